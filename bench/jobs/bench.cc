@@ -177,7 +177,6 @@ Status run_local(BenchFlags& flags) {
     add("--workers", job.workers);
     add("--replicas", job.replicas);
     add("--managers", job.managers);
-    if (!job.managers_log_folder.empty()) add("--managers-log", job.managers_log_folder);
     if (!job.contact_file.empty()) add("--contact", job.contact_file);
     if (job.colocate) {
         arguments.emplace_back("--colocate");

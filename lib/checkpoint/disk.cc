@@ -18,22 +18,16 @@
 namespace weir::checkpoint {
 namespace {
 
-/// What makes room where checkpoints are; the log of the managers has nothing that may be removed.
-constexpr std::string_view room_advice(DiskUse use) noexcept {
-    return use == DiskUse::kCheckpoints
-               ? "; make room there (`weir checkpoint prune` removes old checkpoints, and with "
-                 "--unfinished, when no job writes there, what is left of failed ones), or choose "
-                 "another folder"
-               : "; make room there, or choose another folder";
-}
+constexpr std::string_view kRoomAdvice =
+    "; make room there (`weir checkpoint prune` removes old checkpoints, and with --unfinished, "
+    "when no job writes there, what is left of failed ones), or choose another folder";
 
-Error failed(const std::string& path, std::string_view what, int reason,
-             DiskUse use = DiskUse::kCheckpoints) {
+Error failed(const std::string& path, std::string_view what, int reason) {
     const Errc code = reason == EEXIST   ? Errc::kAlreadyExists
                       : reason == ENOENT ? Errc::kNotFound
                                          : Errc::kIo;
     const std::string_view advice =
-        reason == ENOSPC || reason == EDQUOT || reason == EFBIG ? room_advice(use)
+        reason == ENOSPC || reason == EDQUOT || reason == EFBIG ? kRoomAdvice
         : reason == ENOENT  ? "; check the name, and that this host sees the folder"
         : reason == EEXIST  ? "; give each job a folder of its own"
         : reason == ENOTDIR ? ", because it is no folder; name the folder of the checkpoints"
@@ -46,15 +40,14 @@ constexpr size_t kDirectBytesMin = size_t{256} << 10;
 
 class RealFile final : public NewFile {
 public:
-    RealFile(Descriptor fd, std::string path, DiskUse use)
-        : fd_(std::move(fd)), path_(std::move(path)), use_(use) {}
+    RealFile(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
 
     [[nodiscard]] Status write(std::span<const std::byte> bytes) override {
         if (bytes.size() >= kDirectBytesMin) write_directly(bytes);
         while (!bytes.empty()) {
             const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
             if (done < 0 && errno == EINTR) continue;
-            if (done < 0) return failed(path_, "cannot be written", errno, use_);
+            if (done < 0) return failed(path_, "cannot be written", errno);
             bytes = bytes.subspan(static_cast<size_t>(done));
             size_ += static_cast<uint64_t>(done);
         }
@@ -64,7 +57,7 @@ public:
     }
 
     [[nodiscard]] Status sync() override {
-        if (::fsync(fd_.get()) != 0) return failed(path_, "cannot be written", errno, use_);
+        if (::fsync(fd_.get()) != 0) return failed(path_, "cannot be written", errno);
         return {};
     }
 
@@ -92,7 +85,6 @@ private:
 
     Descriptor fd_;
     std::string path_;
-    DiskUse use_;
     uint64_t size_ = 0;
 };
 
@@ -116,8 +108,8 @@ Result<OpenFile> open_file(const std::string& path) {
 
 Result<std::unique_ptr<NewFile>> RealDisk::create(const std::string& path) {
     Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!fd) return failed(path, "cannot be created", errno, use_);
-    return std::unique_ptr<NewFile>(std::make_unique<RealFile>(std::move(fd), path, use_));
+    if (!fd) return failed(path, "cannot be created", errno);
+    return std::unique_ptr<NewFile>(std::make_unique<RealFile>(std::move(fd), path));
 }
 
 Result<std::vector<std::byte>> RealDisk::read(const std::string& path, uint64_t bytes_max) {
@@ -157,9 +149,9 @@ Result<std::vector<std::string>> RealDisk::list(const std::string& folder) {
 
 Status RealDisk::rename(const std::string& from, const std::string& to) {
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-    if (errno != EINVAL && errno != ENOSYS) return failed(to, "cannot be created", errno, use_);
+    if (errno != EINVAL && errno != ENOSYS) return failed(to, "cannot be created", errno);
     // A network file system that cannot do that: a second name is never given to two files either.
-    if (::link(from.c_str(), to.c_str()) != 0) return failed(to, "cannot be created", errno, use_);
+    if (::link(from.c_str(), to.c_str()) != 0) return failed(to, "cannot be created", errno);
     return remove(from);
 }
 
@@ -170,8 +162,7 @@ Status RealDisk::remove(const std::string& path) {
 
 Status RealDisk::sync_folder(const std::string& folder) {
     const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0)
-        return failed(folder, "the folder cannot be written", errno, use_);
+    if (!fd || ::fsync(fd.get()) != 0) return failed(folder, "the folder cannot be written", errno);
     return {};
 }
 

@@ -53,14 +53,9 @@ public:
     [[nodiscard]] virtual Status sync_folder(const std::string& folder) = 0;
 };
 
-/// What is kept there: an error says what makes room.
-enum class DiskUse : uint8_t { kCheckpoints, kLog };
-
 /// The files of this machine.
 class RealDisk final : public Disk {
 public:
-    explicit RealDisk(DiskUse use = DiskUse::kCheckpoints) noexcept : use_(use) {}
-
     [[nodiscard]] Result<std::unique_ptr<NewFile>> create(const std::string& path) override;
     [[nodiscard]] Result<std::vector<std::byte>> read(const std::string& path,
                                                       uint64_t bytes_max) override;
@@ -69,9 +64,6 @@ public:
     [[nodiscard]] Status rename(const std::string& from, const std::string& to) override;
     [[nodiscard]] Status remove(const std::string& path) override;
     [[nodiscard]] Status sync_folder(const std::string& folder) override;
-
-private:
-    DiskUse use_;
 };
 
 }  // namespace weir::checkpoint

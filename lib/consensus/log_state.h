@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LogState: what a replica of a log must not forget: its promise, its newest snapshot, and the entries
-/// behind it.
+/// LogState: a replica's newest snapshot, and the terms of the entries in its log.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace weir::consensus {
 
-/// The numbers travel on the wire and lie on disks: add at the end, never reuse.
+/// The numbers travel on the wire: add at the end, never reuse.
 enum class EntryKind : uint8_t {
     kCommand = 1,  ///< what was proposed
     kBarrier = 2,  ///< a new leader's first entry; nothing is applied
@@ -36,44 +35,29 @@ struct Snapshot {
     friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };
 
-/// It takes part in no term before this one, and votes for no other replica in it.
-struct Promise {
-    uint64_t term = 0;
-    uint64_t vote = 0;  ///< a replica; 0: nobody yet
-
-    friend bool operator==(const Promise&, const Promise&) = default;
-};
-
 /// Terms and indices count from 1 and stay below this: peers that name others are wrong.
 inline constexpr uint64_t kNumberMax = uint64_t{1} << 62;
 inline constexpr size_t kEntryBytesMax = size_t{64} << 10;
 inline constexpr size_t kSnapshotBytesMax = size_t{128} << 20;
 
-/// Entries have the indices first, first + 1, and so on, without a gap. Thread: one
+/// Entries have the indices first, first + 1, and so on, without a gap. A log begins with the entry that
+/// names the members, of term 1. Thread: one
 struct LogState {
-    Promise promise;
     std::optional<Snapshot> snapshot;
     uint64_t first = 1;  ///< at most snapshot->index + 1
-    std::deque<Entry> entries;
+    std::deque<uint64_t> terms{1};
 
     /// The index of the last entry, or of the snapshot if no entry is behind it; 0: none.
-    [[nodiscard]] uint64_t last() const noexcept { return first + entries.size() - 1; }
+    [[nodiscard]] uint64_t last() const noexcept { return first + terms.size() - 1; }
 
     /// The term of an entry or of the snapshot; 0 if neither is here.
     [[nodiscard]] uint64_t term_of(uint64_t index) const noexcept;
-
-    /// Nothing was ever stored.
-    [[nodiscard]] bool is_new() const noexcept {
-        return promise == Promise{} && !snapshot && entries.empty();
-    }
 
     /// Removes the entry `index` and all behind it.
     void truncate(uint64_t index);
     /// Replaces the snapshot and drops the entries up to it, except the last `kept` of them. kept == 0:
     /// drops all entries; the snapshot is another replica's.
     void put_snapshot(Snapshot newer, uint64_t kept);
-
-    friend bool operator==(const LogState&, const LogState&) = default;
 };
 
 }  // namespace weir::consensus

@@ -3,45 +3,31 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "lib/consensus/raft_values.h"
 
 namespace weir::consensus {
-namespace {
 
-/// For raft_errmsg(): the text of the storage's error, or of our own.
-void say(raft_io& io, std::string_view text) {
-    const size_t size = text.copy(static_cast<char*>(io.errmsg), sizeof(io.errmsg) - 1);
-    io.errmsg[size] = '\0';
-}
-
-}  // namespace
-
-RaftIo::RaftIo(LogStorage& storage, const Clock& clock, uint64_t seed,
-               std::vector<uint64_t> members, Send send)
-    : storage_(storage),
-      clock_(clock),
-      random_(seed),
-      members_(std::move(members)),
-      send_(std::move(send)) {
+RaftIo::RaftIo(const Clock& clock, uint64_t seed, std::vector<uint64_t> members, Send send)
+    : clock_(clock), random_(seed), members_(std::move(members)), send_(std::move(send)) {
     io_.version = 2;
     io_.impl = this;
     io_.init = [](raft_io*, raft_id, const char*) { return 0; };
     io_.close = [](raft_io* io, raft_io_close_cb done) {
-        for (auto* const list : {&of(io).ended_, &of(io).failed_}) {
-            while (!list->empty()) {
-                const std::function<void()> tell = std::move(list->front());
-                list->pop_front();
-                tell();
-            }
-        }
+        of(io).settle();
         done(io);
     };
+    // Every replica is new, and begins with the members. So there is nothing to bootstrap or to recover.
     io_.load = [](raft_io* io, raft_term* term, raft_id* vote, raft_snapshot** snapshot,
                   raft_index* first, raft_entry** entries, size_t* entry_count) {
-        return of(io).load(term, vote, snapshot, first, entries, entry_count);
+        *term = 1;
+        *vote = 0;
+        *snapshot = nullptr;
+        *first = 1;
+        *entries = raft_first_entry(of(io).members_);
+        *entry_count = 1;
+        return 0;
     };
     io_.start = [](raft_io* io, unsigned /*ms*/, raft_io_tick_cb on_tick,
                    raft_io_recv_cb on_receive) {
@@ -49,27 +35,8 @@ RaftIo::RaftIo(LogStorage& storage, const Clock& clock, uint64_t seed,
         of(io).receive_ = on_receive;
         return 0;
     };
-    io_.bootstrap = [](raft_io* io, const raft_configuration* first_members) {
-        RaftIo& self = of(io);
-        if (!self.storage_.state().is_new()) return RAFT_CANTBOOTSTRAP;
-        Entry entry{1, EntryKind::kMembers, encode_members(*first_members)};
-        const bool is_stored = self.note(self.storage_.promise({.term = 1, .vote = 0})) &&
-                               self.note(self.storage_.append({std::move(entry)}));
-        return is_stored ? 0 : RAFT_IOERR;
-    };
-    io_.recover = [](raft_io* io, const raft_configuration*) {
-        say(*io, "the members of a group never change");
-        return RAFT_INVALID;
-    };
-    io_.set_term = [](raft_io* io, raft_term term) {
-        (void)of(io).note(of(io).storage_.promise({.term = term, .vote = 0}));
-        return 0;
-    };
-    io_.set_vote = [](raft_io* io, raft_id id) {
-        const uint64_t term = of(io).storage_.state().promise.term;
-        (void)of(io).note(of(io).storage_.promise({.term = term, .vote = id}));
-        return 0;
-    };
+    io_.set_term = [](raft_io*, raft_term) { return 0; };
+    io_.set_vote = [](raft_io*, raft_id) { return 0; };
     // It never fails at once: libraft would free the entries twice that it answers to.
     io_.send = [](raft_io* io, raft_io_send* request, const raft_message* message,
                   raft_io_send_cb done) {
@@ -78,25 +45,19 @@ RaftIo::RaftIo(LogStorage& storage, const Clock& clock, uint64_t seed,
     };
     io_.append = [](raft_io* io, raft_io_append* request, const raft_entry entries[],
                     unsigned count, raft_io_append_cb done) {
-        std::vector<Entry> ours;
-        ours.reserve(count);
         for (const raft_entry& entry : std::span(entries, count))
-            ours.push_back(entry_of(entry));
-        of(io).end(of(io).storage_.append(std::move(ours)), request, done);
+            of(io).state_.terms.push_back(entry.term);
+        of(io).ended_.emplace_back([=] { done(request, 0); });
         return 0;
     };
     io_.truncate = [](raft_io* io, raft_index index) {
-        (void)of(io).note(of(io).storage_.truncate(index));
+        of(io).state_.truncate(index);
         return 0;
     };
     io_.snapshot_put = [](raft_io* io, unsigned kept, raft_io_snapshot_put* request,
                           const raft_snapshot* snapshot, raft_io_snapshot_put_cb done) {
-        raft_buffer* const buffers = snapshot->bufs;
-        of(io).end(of(io).storage_.put_snapshot(snapshot_of(*snapshot), kept), request, done);
-        // libraft forgets the list of buffers of another replica's snapshot that could not be stored.
-        const bool is_theirs = kept == 0;
-        if (is_theirs && !of(io).failed_.empty())
-            of(io).failed_.emplace_back([buffers] { raft_free(buffers); });
+        of(io).state_.put_snapshot(snapshot_of(*snapshot), kept);
+        of(io).ended_.emplace_back([=] { done(request, 0); });
         return 0;
     };
     io_.snapshot_get = [](raft_io* io, raft_io_snapshot_get* request,
@@ -115,35 +76,6 @@ RaftIo::RaftIo(LogStorage& storage, const Clock& clock, uint64_t seed,
     };
 }
 
-bool RaftIo::note(const Status& status) {
-    if (failure_ && !status) {
-        failure_ = status;
-        say(io_, status.error().text());
-    }
-    return failure_.has_value();
-}
-
-template <class Request, class Done>
-void RaftIo::end(const Status& status, Request* request, Done done) {
-    if (note(status)) {
-        ended_.emplace_back([=] { done(request, 0); });
-    } else {
-        failed_.emplace_back([=] { done(request, RAFT_CANCELED); });
-    }
-}
-
-int RaftIo::load(raft_term* term, raft_id* vote, raft_snapshot** snapshot, raft_index* first,
-                 raft_entry** entries, size_t* entry_count) {
-    const LogState& state = storage_.state();
-    *term = state.promise.term;
-    *vote = state.promise.vote;
-    *snapshot = state.snapshot ? raft_copy(*state.snapshot, raft_members(members_)) : nullptr;
-    *first = state.first;
-    *entries = raft_entries(state);
-    *entry_count = state.entries.size();
-    return 0;
-}
-
 void RaftIo::send(raft_io_send* request, const raft_message* message, raft_io_send_cb done) {
     std::optional<Message> ours = message_of(*message);
     if (ours && std::holds_alternative<Vote>(*ours))
@@ -152,7 +84,7 @@ void RaftIo::send(raft_io_send* request, const raft_message* message, raft_io_se
         Appended& appended = std::get<Appended>(*ours);
         if (appended.rejected == 0) appended.last = std::min(appended.last, covered_);
     }
-    const bool is_sent = failure_ && ours && send_(message->server_id, *ours);
+    const bool is_sent = ours && send_(message->server_id, *ours);
     const bool is_snapshot = message->type == RAFT_IO_INSTALL_SNAPSHOT;
     const int outcome = is_sent || !is_snapshot ? 0 : RAFT_NOCONNECTION;
     // Of a TakeOver libraft does not want to know.
@@ -160,7 +92,7 @@ void RaftIo::send(raft_io_send* request, const raft_message* message, raft_io_se
 }
 
 int RaftIo::get_snapshot(raft_io_snapshot_get* request, raft_io_snapshot_get_cb done) {
-    const std::optional<Snapshot>& snapshot = storage_.state().snapshot;
+    const std::optional<Snapshot>& snapshot = state_.snapshot;
     if (!snapshot) return RAFT_NOTFOUND;
     raft_snapshot* const copy = raft_copy(*snapshot, raft_members(members_));
     ended_.emplace_back([=] { done(request, copy, 0); });
@@ -170,7 +102,7 @@ int RaftIo::get_snapshot(raft_io_snapshot_get* request, raft_io_snapshot_get_cb 
 bool RaftIo::is_credible(const raft& raft, const Append& append) const {
     if (append.term == raft.current_term && raft.state == RAFT_LEADER) return false;
     const auto contradicts = [&](uint64_t index, uint64_t term) {
-        const uint64_t known = index <= raft.commit_index ? storage_.state().term_of(index) : 0;
+        const uint64_t known = index <= raft.commit_index ? state_.term_of(index) : 0;
         return known != 0 && known != term;
     };
     if (contradicts(append.before, append.before_term)) return false;
@@ -182,15 +114,14 @@ bool RaftIo::is_credible(const raft& raft, const Append& append) const {
 bool RaftIo::is_credible(const raft& raft, const Install& install) const {
     if (install.term == raft.current_term && raft.state == RAFT_LEADER) return false;
     const Snapshot& snapshot = install.snapshot;
-    const uint64_t known =
-        snapshot.index <= raft.commit_index ? storage_.state().term_of(snapshot.index) : 0;
+    const uint64_t known = snapshot.index <= raft.commit_index ? state_.term_of(snapshot.index) : 0;
     return known == 0 || known == snapshot.term;
 }
 
 void RaftIo::begin_at_snapshot(Append& append) const {
-    const std::optional<Snapshot>& snapshot = storage_.state().snapshot;
+    const std::optional<Snapshot>& snapshot = state_.snapshot;
     if (!snapshot || append.before >= snapshot->index) return;
-    if (storage_.state().term_of(append.before) != 0) return;
+    if (state_.term_of(append.before) != 0) return;
     const uint64_t covered = snapshot->index - append.before;
     append.entries.erase(append.entries.begin(),
                          append.entries.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(
@@ -225,7 +156,7 @@ bool RaftIo::deliver(const raft& raft, uint64_t sender, Message message) {
 }
 
 void RaftIo::settle() {
-    while (failure_ && !ended_.empty()) {
+    while (!ended_.empty()) {
         const std::function<void()> tell = std::move(ended_.front());
         ended_.pop_front();
         tell();

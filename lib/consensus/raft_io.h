@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RaftIo: what libraft asks of its surroundings (struct raft_io), over a LogStorage, a Clock and a function
-/// that sends.
+/// RaftIo: what libraft asks of its surroundings (struct raft_io), over a Clock and a function that sends.
+/// libraft has the term, the vote and the entries in its own memory; here is what it asks for later, the
+/// newest snapshot, and what messages are judged by, the terms of the entries.
 ///
 /// Everything that libraft starts has ended when settle() returns: before the next message or tick is given
 /// to it. So it never has two things under way, and in particular never counts who has a new leader's log
@@ -19,9 +20,7 @@
 ///  - Told that an Append could not be sent, a new leader that knows nothing yet of a replica's log begins at
 ///    the first entry, and sends its snapshot though it still has all entries that are lacking. Of whatever is
 ///    no snapshot it hears that it was sent: what is lost on the way is sent again all the same.
-///  - If it cannot send an answer at once, or cannot store, it frees memory twice. send() never fails at once.
-///    After an error of the storage libraft is not told: nothing is sent any more, nothing ends, and the
-///    owner is to close it.
+///  - If it cannot send an answer at once, it frees memory twice. send() never fails at once.
 
 #include <cstdint>
 #include <deque>
@@ -32,7 +31,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/random.h"
 #include "lib/consensus/libraft.h"
-#include "lib/consensus/log_storage.h"
+#include "lib/consensus/log_state.h"
 #include "lib/consensus/messages.h"
 
 namespace weir::consensus {
@@ -43,9 +42,8 @@ public:
     /// False: the receiver cannot be reached now.
     using Send = std::function<bool(uint64_t receiver, const Message& message)>;
 
-    /// Storage and clock must outlive it. `members`: the ids of all replicas.
-    RaftIo(LogStorage& storage, const Clock& clock, uint64_t seed, std::vector<uint64_t> members,
-           Send send);
+    /// The clock must outlive it. `members`: the ids of all replicas.
+    RaftIo(const Clock& clock, uint64_t seed, std::vector<uint64_t> members, Send send);
 
     [[nodiscard]] raft_io* io() noexcept { return &io_; }
 
@@ -59,14 +57,9 @@ public:
     /// Tells libraft of all that has ended.
     void settle();
 
-    /// The first error of the storage.
-    [[nodiscard]] const Status& failure() const noexcept { return failure_; }
-
 private:
     static RaftIo& of(raft_io* io) noexcept { return *static_cast<RaftIo*>(io->impl); }
 
-    [[nodiscard]] int load(raft_term* term, raft_id* vote, raft_snapshot** snapshot,
-                           raft_index* first, raft_entry** entries, size_t* entry_count);
     void send(raft_io_send* request, const raft_message* message, raft_io_send_cb done);
     [[nodiscard]] int get_snapshot(raft_io_snapshot_get* request, raft_io_snapshot_get_cb done);
     [[nodiscard]] bool is_credible(const raft& raft, const Append& append) const;
@@ -74,13 +67,8 @@ private:
     /// Leaves out the entries that this replica's snapshot covers, if it no longer has the one before them.
     /// They are committed, so every later leader has the same.
     void begin_at_snapshot(Append& append) const;
-    /// Remembers the first error. False: there is one.
-    bool note(const Status& status);
-    /// The storage has done something, or has failed, for a request of libraft.
-    template <class Request, class Done>
-    void end(const Status& status, Request* request, Done done);
 
-    LogStorage& storage_;
+    LogState state_;
     const Clock& clock_;
     Random random_;
     std::vector<uint64_t> members_;
@@ -88,10 +76,8 @@ private:
     raft_io io_{};
     raft_io_tick_cb tick_ = nullptr;
     raft_io_recv_cb receive_ = nullptr;
-    std::deque<std::function<void()>> ended_;   ///< what libraft is to be told
-    std::deque<std::function<void()>> failed_;  ///< and what only when it is closed
+    std::deque<std::function<void()>> ended_;  ///< what libraft is to be told
     uint64_t covered_ = 0;  ///< the last index that the message covers which libraft was given last
-    Status failure_;
 };
 
 }  // namespace weir::consensus

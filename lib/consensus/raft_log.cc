@@ -28,14 +28,13 @@ std::vector<uint64_t> ids_of(const std::vector<Member>& members) {
 }  // namespace
 
 RaftLog::RaftLog(const ReplicatedLogOptions& options, std::unique_ptr<transport::Endpoint> endpoint,
-                 const Clock& clock, std::unique_ptr<LogStorage> storage, Replicated& replicated)
+                 const Clock& clock, Replicated& replicated)
     : clock_(clock),
       options_(options),
-      storage_(std::move(storage)),
       replicated_(replicated),
       peers_(std::move(endpoint), clock, options.group, options.self, options.members,
              options.has_ended),
-      io_(*storage_, clock, options.seed, ids_of(options.members),
+      io_(clock, options.seed, ids_of(options.members),
           [this](uint64_t receiver, const Message& message) {
               return peers_.send(receiver, encode_message(message));
           }) {
@@ -60,7 +59,7 @@ RaftLog::~RaftLog() {
     raft_free(forgotten_);
 }
 
-Status RaftLog::start() {
+void RaftLog::start() {
     const std::string address = raft_address(options_.self);
     WEIR_CHECK(raft_init(&raft_, io_.io(), &machine_, options_.self, address.c_str()) == 0);
     is_open_ = true;
@@ -70,29 +69,8 @@ Status RaftLog::start() {
     raft_set_snapshot_threshold(&raft_, options_.entries_per_snapshot);
     raft_set_snapshot_trailing(&raft_, options_.entries_kept);
     raft_set_pre_vote(&raft_, true);
-
-    raft_configuration members = raft_members(ids_of(options_.members));
-    const LogState& state = storage_->state();
-    int rv = 0;
-    if (state.is_new()) {
-        rv = raft_bootstrap(&raft_, &members);
-    } else if (state.first == 1 &&
-               (state.entries.empty() || state.entries[0].bytes != encode_members(members))) {
-        raft_configuration_close(&members);
-        return Error(Errc::kParse,
-                     "the log that is stored belongs to a group of other replicas; "
-                     "start with the ids that it was made with");
-    }
-    raft_configuration_close(&members);
-    if (rv == 0) rv = raft_start(&raft_);
-    is_started_ = true;
-    io_.settle();
-    if (!io_.failure()) return io_.failure();
-    if (!outcome_) return outcome_;
-    if (rv != 0)
-        return Error(Errc::kIo, fmt::format("the log cannot start: {}", raft_errmsg(&raft_)));
+    WEIR_CHECK(raft_start(&raft_) == 0);
     settle();
-    return {};
 }
 
 size_t RaftLog::poll() {
@@ -135,9 +113,7 @@ void RaftLog::tick_if_due(uint64_t now_ns) {
 void RaftLog::settle() {
     io_.settle();
     if (is_finished_) return;
-    if (!io_.failure()) {
-        fail(io_.failure());
-    } else if (!outcome_) {
+    if (!outcome_) {
         fail(outcome_);
     } else if (raft_state(&raft_) == RAFT_UNAVAILABLE) {
         fail(Error(Errc::kProtocol, fmt::format("this replica's log contradicts the leader's: {}",
@@ -234,8 +210,7 @@ void RaftLog::submit() {
         for (const raft_buffer& buffer : batch)
             raft_free(buffer.base);
         delete request;
-        if (io_.failure())
-            fail(Error(Errc::kIo, fmt::format("the log takes nothing: {}", raft_errmsg(&raft_))));
+        fail(Error(Errc::kProtocol, fmt::format("the log takes nothing: {}", raft_errmsg(&raft_))));
     }
     settle();
 }
@@ -270,7 +245,7 @@ int RaftLog::restore(raft_buffer& snapshot) {
     if (!restored) {
         outcome_ = std::move(restored);
         // libraft frees the bytes of a leader's snapshot, but not the list of its one buffer.
-        if (is_started_) forgotten_ = &snapshot;
+        forgotten_ = &snapshot;
         return RAFT_MALFORMED;
     }
     raft_free(snapshot.base);

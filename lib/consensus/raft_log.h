@@ -25,14 +25,14 @@ class RaftLog final : public ReplicatedLog {
 public:
     /// Call start() next, once.
     RaftLog(const ReplicatedLogOptions& options, std::unique_ptr<transport::Endpoint> endpoint,
-            const Clock& clock, std::unique_ptr<LogStorage> storage, Replicated& replicated);
+            const Clock& clock, Replicated& replicated);
     RaftLog(const RaftLog&) = delete;
     RaftLog& operator=(const RaftLog&) = delete;
     RaftLog(RaftLog&&) = delete;
     RaftLog& operator=(RaftLog&&) = delete;
     ~RaftLog() override;
 
-    [[nodiscard]] Status start();
+    void start();
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
@@ -84,14 +84,12 @@ private:
 
     const Clock& clock_;
     ReplicatedLogOptions options_;
-    std::unique_ptr<LogStorage> storage_;
     Replicated& replicated_;
     Peers peers_;
     RaftIo io_;
     raft_fsm machine_{};
     raft raft_{};
     bool is_open_ = false;              ///< raft_ is to be closed
-    bool is_started_ = false;           ///< libraft has read what is stored
     bool is_within_ = false;            ///< a call of Replicated
     raft_buffer* forgotten_ = nullptr;  ///< of a leader's snapshot that restore() refused
     uint64_t next_tick_ns_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/consensus/raft_values.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -42,6 +41,11 @@ EntryKind kind_of(unsigned short kind) {
         case RAFT_CHANGE: return EntryKind::kMembers;
         default: return EntryKind::kCommand;
     }
+}
+
+Entry entry_of(const raft_entry& entry) {
+    const std::span<const std::byte> bytes = bytes_of(entry.buf);
+    return {entry.term, kind_of(entry.type), {bytes.begin(), bytes.end()}};
 }
 
 Append append_of(const raft_append_entries& raft) {
@@ -126,32 +130,20 @@ raft_configuration raft_members(std::span<const uint64_t> ids) {
     return members;
 }
 
-std::vector<uint64_t> ids_of(const raft_configuration& members) {
-    std::vector<uint64_t> ids;
-    for (const raft_server& server : std::span(members.servers, members.n))
-        ids.push_back(server.id);
-    return ids;
-}
-
-std::vector<std::byte> encode_members(const raft_configuration& members) {
-    raft_buffer buffer{};
-    WEIR_CHECK(raft_configuration_encode(&members, &buffer) == 0);
-    const std::span<const std::byte> bytes = bytes_of(buffer);
-    std::vector<std::byte> encoded(bytes.begin(), bytes.end());
-    raft_free(buffer.base);
+raft_entry* raft_first_entry(std::span<const uint64_t> ids) {
+    raft_configuration members = raft_members(ids);
+    auto* const to = raft_array<raft_entry>(1);
+    *to = {1, raft_kind(EntryKind::kMembers), {}, nullptr};
+    WEIR_CHECK(raft_configuration_encode(&members, &to->buf) == 0);
     // libraft pads to whole words with whatever was in its memory: version (1), count (8), and for each
     // replica its id (8), its address as a C string, and its role (1).
     size_t used = 9;
     for (const raft_server& server : std::span(members.servers, members.n))
         used += 10 + std::strlen(server.address);
-    WEIR_CHECK(used <= encoded.size());
-    std::fill(encoded.begin() + static_cast<std::ptrdiff_t>(used), encoded.end(), std::byte{0});
-    return encoded;
-}
-
-Entry entry_of(const raft_entry& entry) {
-    const std::span<const std::byte> bytes = bytes_of(entry.buf);
-    return {entry.term, kind_of(entry.type), {bytes.begin(), bytes.end()}};
+    WEIR_CHECK(used <= to->buf.len);
+    std::memset(static_cast<std::byte*>(to->buf.base) + used, 0, to->buf.len - used);
+    raft_configuration_close(&members);
+    return to;
 }
 
 raft_entry* raft_batch(std::span<const Entry> entries) {
@@ -167,16 +159,6 @@ raft_entry* raft_batch(std::span<const Entry> entries) {
             std::memcpy(batch + place, entry.bytes.data(), entry.bytes.size());
         to[at] = {entry.term, raft_kind(entry.kind), {batch + place, entry.bytes.size()}, batch};
         place += entry.bytes.size();
-    }
-    return to;
-}
-
-raft_entry* raft_entries(const LogState& state) {
-    if (state.entries.empty()) return nullptr;
-    auto* const to = raft_array<raft_entry>(state.entries.size());
-    for (size_t at = 0; at < state.entries.size(); ++at) {
-        const Entry& entry = state.entries[at];
-        to[at] = {entry.term, raft_kind(entry.kind), raft_copy(entry.bytes), nullptr};
     }
     return to;
 }

@@ -24,15 +24,11 @@ namespace weir::consensus {
 
 /// The replicas as libraft holds them. The caller closes it, or gives it to libraft.
 [[nodiscard]] raft_configuration raft_members(std::span<const uint64_t> ids);
-[[nodiscard]] std::vector<uint64_t> ids_of(const raft_configuration& members);
-/// As the bytes of an entry.
-[[nodiscard]] std::vector<std::byte> encode_members(const raft_configuration& members);
+/// The first entry of a log, of term 1, which names the members, as libraft wants entries that were loaded.
+[[nodiscard]] raft_entry* raft_first_entry(std::span<const uint64_t> ids);
 
-[[nodiscard]] Entry entry_of(const raft_entry& entry);
 /// Entries that share one buffer, as libraft wants those of a message.
 [[nodiscard]] raft_entry* raft_batch(std::span<const Entry> entries);
-/// Entries with a buffer each, as libraft wants those that were loaded. nullptr if there are none.
-[[nodiscard]] raft_entry* raft_entries(const LogState& state);
 
 /// Of a snapshot, with `members`, which it takes over.
 [[nodiscard]] raft_snapshot* raft_copy(const Snapshot& snapshot, raft_configuration members);

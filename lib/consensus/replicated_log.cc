@@ -39,12 +39,11 @@ bool have_replicated_log() noexcept {
 
 Result<std::unique_ptr<ReplicatedLog>> start_replicated_log(
     const ReplicatedLogOptions& options, std::unique_ptr<transport::Endpoint> endpoint,
-    const Clock& clock, std::unique_ptr<LogStorage> storage, Replicated& replicated) {
+    const Clock& clock, Replicated& replicated) {
     if (const char* const fault = fault_of(options); fault != nullptr)
         return Error(Errc::kInvalidArgument, fault);
-    auto log = std::make_unique<RaftLog>(options, std::move(endpoint), clock, std::move(storage),
-                                         replicated);
-    WEIR_TRY(log->start());
+    auto log = std::make_unique<RaftLog>(options, std::move(endpoint), clock, replicated);
+    log->start();
     return std::unique_ptr<ReplicatedLog>(std::move(log));
 }
 

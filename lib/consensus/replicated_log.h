@@ -18,7 +18,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
-#include "lib/consensus/log_storage.h"
+#include "lib/consensus/log_state.h"
 #include "lib/consensus/peers.h"
 #include "transport/transport.h"
 
@@ -28,9 +28,8 @@ struct ReplicatedLogOptions {
     uint64_t group = 0;  ///< a random number of the job: replicas of other groups are refused
     uint64_t self = 0;   ///< the id of this replica
     /// All replicas; the same ids on all of them, in the same order, for as long as the group lives. An id
-    /// stands for what its replica has stored: one in memory takes a new random number when its process
-    /// starts, so that a process that has lost its memory is not a member; one on a disk keeps its number
-    /// as long as its folder is there.
+    /// stands for what its replica remembers: it is a new random number when a process starts, so that a
+    /// process that has lost its memory is not a member.
     std::vector<Member> members;
     /// Whether the process of this member, an index in `members`, has ended for good, proved: it is not
     /// connected to any more. None: nobody knows.
@@ -53,7 +52,7 @@ public:
     virtual ~Replicated() = default;
 
     /// The entry `index` is committed. Calls come in the order of the log, which has gaps where nothing was
-    /// proposed; after a start all entries behind the snapshot are applied again.
+    /// proposed.
     virtual void apply(uint64_t index, std::span<const std::byte> entry) = 0;
     /// The state after all that was applied; at most kSnapshotBytesMax.
     [[nodiscard]] virtual std::vector<std::byte> snapshot() = 0;
@@ -84,8 +83,7 @@ public:
     ReplicatedLog& operator=(const ReplicatedLog&) = delete;
     virtual ~ReplicatedLog() = default;
 
-    /// Takes what arrived, stores what is to be stored, applies what is committed, and sends; waits for the
-    /// disk if the storage does. Returns 0 if there was nothing to do.
+    /// Takes what arrived, applies what is committed, and sends. Returns 0 if there was nothing to do.
     virtual size_t poll() = 0;
     /// A descriptor to sleep on, as Endpoint::arm(), for no longer than sleep_ns_max().
     [[nodiscard]] virtual int arm() = 0;
@@ -116,7 +114,7 @@ public:
     [[nodiscard]] virtual size_t heard_count() const = 0;
     static constexpr uint64_t kHeardNs = kSecond;
 
-    /// It takes no part any more: its storage has failed, or restore() has. outcome() says why.
+    /// It takes no part any more: restore() has failed, or it contradicts the leader. outcome() says why.
     [[nodiscard]] virtual bool finished() const noexcept = 0;
     [[nodiscard]] virtual Status outcome() const = 0;
 };
@@ -124,12 +122,11 @@ public:
 /// Whether this build has libraft.
 [[nodiscard]] bool have_replicated_log() noexcept;
 
-/// Starts a replica: a new one if the storage is empty, else that which has stored it. `clock` and
-/// `replicated` must outlive it.
-/// Errors: kUnavailable without libraft in this build; kInvalidArgument: options; kIo; kParse: the storage
-///         belongs to a group of other members, or its snapshot cannot be restored
+/// Starts a replica, which is new, and keeps its part of the log in memory. `clock` and `replicated` must
+/// outlive it.
+/// Errors: kUnavailable without libraft in this build; kInvalidArgument: options
 [[nodiscard]] Result<std::unique_ptr<ReplicatedLog>> start_replicated_log(
     const ReplicatedLogOptions& options, std::unique_ptr<transport::Endpoint> endpoint,
-    const Clock& clock, std::unique_ptr<LogStorage> storage, Replicated& replicated);
+    const Clock& clock, Replicated& replicated);
 
 }  // namespace weir::consensus

@@ -12,7 +12,7 @@ bool have_replicated_log() noexcept {
 
 Result<std::unique_ptr<ReplicatedLog>> start_replicated_log(
     const ReplicatedLogOptions& /*options*/, std::unique_ptr<transport::Endpoint> /*endpoint*/,
-    const Clock& /*clock*/, std::unique_ptr<LogStorage> /*storage*/, Replicated& /*replicated*/) {
+    const Clock& /*clock*/, Replicated& /*replicated*/) {
     return Error(Errc::kUnavailable,
                  "this program was built without libraft; install libraft-dev and build it again");
 }

@@ -216,11 +216,6 @@ Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> 
     const bool is_one_of_several = managers_.is_here() && ranks.size() > 1;
     ManagerSettings settings =
         is_one_of_several ? ManagerSettings(ranks, manager) : ManagerSettings(ranks);
-    if (const std::string& folder = options_.managers_log_folder; is_one_of_several) {
-        settings.add("--managers-log", folder.empty() ? "none" : folder);
-        const Status opened = folder.empty() ? Status() : managers_.open_log(folder);
-        if (!opened) settings.add_problem(opened.error());
-    }
     if (ranks.size() == 1) WEIR_TRY(add_settings_of_rank_0(options_, config_, settings));
     WEIR_TRY(settings.publish(bootstrap));
     WEIR_TRY(bootstrap.exchange(deadline_ns));

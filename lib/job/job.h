@@ -45,10 +45,6 @@ struct JobOptions {
     /// are each in the process of a server, on different hosts as far as the servers are: with 3, any one of them may
     /// die, with its server if that has copies; and any host, if the servers are on 3 hosts at least.
     uint32_t managers = 1;
-    /// A folder in which several managers keep their log, on the disk of each: it must be there on all hosts with
-    /// servers, and may be one that they share. Empty: in memory. See README, "Several managers", for what it is
-    /// good for.
-    std::string managers_log_folder{};
     /// A file for Job::join() and for the commands `weir status`, `weir leave` and
     /// `weir server --join`: this process writes it at the start, for its user only, and removes
     /// it at the end. Empty: none. (A job whose ranks met at a rendezvous is found there, too.)

@@ -14,8 +14,6 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kSettingsKey = "weir-settings";
-constexpr std::string_view kProblem = "problem";  // the name of no setting
-constexpr size_t kProblemBytesMax = 1000;
 constexpr size_t kNamedMax = 4;  // settings that a message names
 
 std::string text_of(uint64_t ns, uint64_t unit_ns, std::string_view unit) {
@@ -89,8 +87,6 @@ std::string ManagerSettings::encode() const {
     std::string text;
     for (const auto& [name, value] : values_)
         text.append(name).append(1, '\0').append(value).append(1, '\0');
-    if (!problem_.empty())
-        text.append(kProblem).append(1, '\0').append(problem_, 0, kProblemBytesMax).append(1, '\0');
     return text;
 }
 
@@ -100,13 +96,7 @@ std::optional<ManagerSettings> ManagerSettings::decode(std::string_view text) {
         const size_t end = text.find('\0');
         const size_t second = end == text.npos ? end : text.find('\0', end + 1);
         if (end == 0 || second == text.npos) return std::nullopt;
-        const std::string_view name = text.substr(0, end);
-        std::string value(text.substr(end + 1, second - end - 1));
-        if (name == kProblem) {
-            settings.problem_ = std::move(value);
-        } else {
-            settings.add(name, std::move(value));
-        }
+        settings.add(text.substr(0, end), std::string(text.substr(end + 1, second - end - 1)));
         text.remove_prefix(second + 1);
     }
     if (settings.values_.empty()) return std::nullopt;
@@ -143,10 +133,6 @@ std::string ManagerSettings::ignored(std::span<const ManagerSettings> of_ranks) 
 }
 
 Status ManagerSettings::compare(std::span<const ManagerSettings> of_ranks) {
-    for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-        if (const std::string& problem = of_ranks[rank].problem_; !problem.empty())
-            return Error(Errc::kUnavailable, fmt::format("rank {}: {}", rank, problem));
-    }
     const std::string text = differences(of_ranks, false);
     if (text.empty()) return {};
     return Error(

@@ -33,17 +33,13 @@ public:
         add(kOfRank0 + std::string(name), std::move(value));
     }
 
-    /// This rank cannot take part, for that reason. Then the job does not start.
-    void add_problem(const Error& why) { problem_ = why.message(); }
-
     [[nodiscard]] Status publish(Bootstrap& bootstrap) const;
 
     [[nodiscard]] std::string encode() const;
     [[nodiscard]] static std::optional<ManagerSettings> decode(std::string_view text);
 
     /// Compares those of all ranks, by rank, as far as two have the same setting.
-    /// Errors: kInvalidArgument, naming the settings that differ, their values and the ranks; kUnavailable, naming the
-    ///         rank and its problem
+    /// Errors: kInvalidArgument, naming the settings that differ, their values and the ranks
     [[nodiscard]] static Status compare(std::span<const ManagerSettings> of_ranks);
 
     /// How other ranks differ from rank 0 in what does not have to be equal; empty: they do not.
@@ -63,7 +59,6 @@ private:
     [[nodiscard]] const std::string* find(std::string_view name) const;
 
     std::vector<std::pair<std::string, std::string>> values_;  ///< by name
-    std::string problem_;                                      ///< empty: none
 };
 
 }  // namespace weir

@@ -79,11 +79,6 @@ Status Managers::find(Bootstrap& bootstrap) {
     return {};
 }
 
-Status Managers::open_log(const std::string& folder) {
-    WEIR_ASSIGN(log_, ManagersLog::open(folder, places_[number_ - 1].rank));
-    return {};
-}
-
 Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, const Clock& clock,
                                                      std::shared_ptr<const ManagerLife> life) {
     if (members_.empty())
@@ -103,13 +98,9 @@ Result<std::unique_ptr<StateMachine>> Managers::make(ManagerOptions options, con
     several.is_unneeded = is_unneeded_;
     several.is_leaving = is_leaving_;
     several.handover = handover_ = std::make_shared<std::atomic<Handover>>(Handover::kNone);
-    std::unique_ptr<consensus::LogStorage> storage = std::make_unique<consensus::MemoryStorage>();
-    if (log_ != nullptr) {
-        WEIR_ASSIGN(storage, log_->begin(several.log.group, several.log.self));
-    }
     auto manager = std::make_unique<ReplicatedManager>(std::move(several), std::move(endpoint_),
                                                        std::move(log_endpoint_), clock);
-    WEIR_TRY(manager->start(std::move(storage)));
+    WEIR_TRY(manager->start());
     return std::unique_ptr<StateMachine>(std::move(manager));
 }
 

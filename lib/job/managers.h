@@ -16,7 +16,6 @@
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/consensus/peers.h"
 #include "lib/job/devices.h"
-#include "lib/job/managers_log.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/replicated/replicated_manager.h"
 #include "lib/node/manager_place.h"
@@ -46,12 +45,8 @@ public:
     /// By their numbers. After find()
     [[nodiscard]] const std::vector<ManagerPlace>& places() const noexcept { return places_; }
 
-    /// Of several: this process's one keeps its log in `folder`, not in memory. After set_ranks().
-    /// Errors: those of ManagersLog::open()
-    [[nodiscard]] Status open_log(const std::string& folder);
-
     /// This process's one, which was published. After find(), once.
-    /// Errors: those of ManagersLog::begin() and ReplicatedManager::start()
+    /// Errors: those of ReplicatedManager::start()
     [[nodiscard]] Result<std::unique_ptr<StateMachine>> make(
         ManagerOptions options, const Clock& clock, std::shared_ptr<const ManagerLife> life);
 
@@ -79,7 +74,6 @@ public:
 private:
     std::unique_ptr<transport::Endpoint> endpoint_;
     std::unique_ptr<transport::Endpoint> log_endpoint_;  ///< of one of several
-    std::unique_ptr<ManagersLog> log_;                   ///< null: it is in memory
     std::vector<ManagerPlace> places_;                   ///< without addresses before find()
     std::vector<consensus::Member> members_;
     std::vector<uint64_t> processes_;

@@ -54,12 +54,6 @@ Status check_work_lease(const JobOptions& options) {
 /// Each of them needs a process of its own.
 Status check_managers(const JobOptions& options, uint32_t size) {
     const uint32_t count = options.managers;
-    if (count == 1 && !options.managers_log_folder.empty()) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("--managers-log {}: the job has one manager, which needs no log; "
-                                 "give --managers 3, or leave --managers-log out",
-                                 options.managers_log_folder));
-    }
     if (count == 1) return {};
     if (count == 0 || count % 2 == 0 || count > Managers::kCountMax) {
         return Error(Errc::kInvalidArgument,

@@ -152,10 +152,11 @@ size_t ManagerLink::poll(std::string_view name) {
     }
     if (state_ != State::kBroken) return 0;
     if (identity_.manager != nullptr && identity_.manager->has_ended.load()) {
-        over(Error(Errc::kPeerLost,
-                   manager_is_gone(identity_.manager.get()) +
-                       (has_several() ? ": their processes have ended, or their logs have failed"
-                                      : ": its process has ended")));
+        over(
+            Error(Errc::kPeerLost,
+                  manager_is_gone(identity_.manager.get()) +
+                      (has_several() ? ": their processes have ended, or they take no part any more"
+                                     : ": its process has ended")));
         return 1;
     }
     const uint64_t now_ns = clock_.now_ns();

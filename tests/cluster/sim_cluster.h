@@ -14,7 +14,6 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/consensus/disk_storage.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/replicated/replicated_manager.h"
 #include "lib/node/lease_line.h"
@@ -50,9 +49,7 @@ struct SimShape {
     size_t worker_memory_bytes = ~size_t{0};
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
     bool faults_of_all = false;                           ///< of all hosts' networks
-    uint32_t managers = 1;  ///< more than 1: each has a host of its own, without faults
-    /// Of several managers, those that keep their logs; none: they are in memory.
-    std::vector<std::shared_ptr<checkpoint::Disk>> manager_disks{};
+    uint32_t managers = 1;          ///< more than 1: each has a host of its own, without faults
     bool is_manager_apart = false;  ///< the manager has a host of its own, without faults
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
     uint64_t work_lease_ns =
@@ -451,7 +448,7 @@ private:
             managers.push_back(std::make_unique<ReplicatedManager>(
                 options, std::move(of_members[i]), std::move(of_log[i]),
                 clock_of(kManagersHost + i)));
-            REQUIRE(managers[i]->start(storage_of(i, options.log)));
+            REQUIRE(managers[i]->start());
         }
     }
 
@@ -528,14 +525,6 @@ private:
         std::unique_ptr<LeaseLine> lease_line;
         uint64_t line_by_ns = 0;  ///< by then the life line is made anew that was cut
     };
-
-    [[nodiscard]] std::unique_ptr<consensus::LogStorage> storage_of(
-        uint32_t number, const consensus::ReplicatedLogOptions& log) {
-        if (shape_.manager_disks.empty()) return std::make_unique<consensus::MemoryStorage>();
-        return std::move(consensus::DiskStorage::create(*shape_.manager_disks[number], "log",
-                                                        log.group, number + 1))
-            .value();
-    }
 
     /// Of several managers.
     [[nodiscard]] std::vector<ManagerPlace> places() const {

@@ -54,8 +54,7 @@ public:
             options.members.push_back({id, endpoints_[id - 1]->address()});
         address_ = endpoints_[0]->address();
         auto started =
-            consensus::start_replicated_log(options, std::move(endpoints_[0]), clock_,
-                                            std::make_unique<consensus::MemoryStorage>(), entries);
+            consensus::start_replicated_log(options, std::move(endpoints_[0]), clock_, entries);
         WEIR_CHECK(started.has_value());
         log = *std::move(started);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LogGroup: the replicas of a log on a simulated network and simulated disks, and what must be true of them
-/// at any time: no two lead in one term, and all apply the same entries at the same indices.
+/// LogGroup: the replicas of a log on a simulated network, and what must be true of them at any time: no two
+/// lead in one term, and all apply the same entries at the same indices.
 
 #include <cstdint>
 #include <deque>
@@ -19,18 +19,13 @@
 #include <fmt/core.h>
 
 #include "lib/base/byte_codec.h"
-#include "lib/consensus/disk_storage.h"
 #include "lib/consensus/replicated_log.h"
-#include "tests/checkpoint/sim_disk.h"
 #include "tests/consensus/named_endpoint.h"
 #include "transport/sim/network.h"
 
 namespace weir::testing {
 
-using consensus::DiskStorage;
 using consensus::Leadership;
-using consensus::LogStorage;
-using consensus::MemoryStorage;
 using consensus::ReplicatedLog;
 
 /// What all replicas of a group have shown so far.
@@ -125,13 +120,10 @@ private:
 struct LogGroupOptions {
     uint64_t seed = 1;
     uint32_t replicas = 3;
-    bool is_on_disk = true;
     bool memory_comes_back = false;  ///< a planted fault: with its number, and empty
     uint32_t entries_per_snapshot = 1024;
     uint32_t entries_kept = 128;
     transport::sim::Options network = {};
-    /// Puts something around a storage: a planted fault.
-    std::function<std::unique_ptr<LogStorage>(std::unique_ptr<LogStorage>)> around = nullptr;
 };
 
 class LogGroup {
@@ -140,13 +132,11 @@ public:
 
     struct Replica {
         uint64_t id = 0;
-        SimDisk disk;
         std::unique_ptr<transport::Device> device;
         std::unique_ptr<Ledger> ledger;
         std::unique_ptr<ReplicatedLog> log;  ///< null: it is down
         uint64_t paused_until_ns = 0;
-        bool is_gone = false;  ///< it had only its memory
-        Status start;          ///< how its last start went
+        bool is_gone = false;  ///< its process has ended, and its memory with it
     };
 
     explicit LogGroup(LogGroupOptions options)
@@ -163,22 +153,12 @@ public:
 
     [[nodiscard]] std::deque<Replica>& replicas() { return replicas_; }
 
-    /// "" or why the last start of a replica has failed.
-    [[nodiscard]] static std::string fault_of_start(const Replica& replica) {
-        return replica.start ? "" : replica.start.error().message();
-    }
-
     void start(Replica& replica) {
         if (replica.log != nullptr || replica.is_gone) return;
         replica.device = network_.make_device(static_cast<uint32_t>(replica.id));
         auto inner = replica.device->make_endpoint({});
         REQUIRE(inner);
         ways.addresses[name_of(replica.id)] = (*inner)->address();
-        Result<std::unique_ptr<LogStorage>> storage = storage_of(replica);
-        if (!storage) {
-            replica.start = std::move(storage).error();
-            return;
-        }
         consensus::ReplicatedLogOptions log;
         log.group = 77;
         log.self = replica.id;
@@ -190,24 +170,19 @@ public:
         replica.ledger = std::make_unique<Ledger>(facts, replica.id);
         auto endpoint =
             std::make_unique<NamedEndpoint>(*std::move(inner), name_of(replica.id), ways);
-        auto started = consensus::start_replicated_log(log, std::move(endpoint), clock_,
-                                                       *std::move(storage), *replica.ledger);
-        if (started) {
-            replica.log = *std::move(started);
-            replica.start = {};
-        } else {
-            replica.start = std::move(started).error();
-        }
+        auto started =
+            consensus::start_replicated_log(log, std::move(endpoint), clock_, *replica.ledger);
+        REQUIRE(started);
+        replica.log = *std::move(started);
     }
 
-    /// Its process ends; of its disk, what was not synced may be lost.
+    /// Its process ends.
     void kill(Replica& replica) {
         network_.kill(static_cast<uint32_t>(replica.id));
         replica.log.reset();
         replica.device.reset();
-        replica.disk.crash(options_.seed + ++crashes_);
         replica.paused_until_ns = 0;
-        replica.is_gone = !options_.is_on_disk && !options_.memory_comes_back;
+        replica.is_gone = !options_.memory_comes_back;
     }
 
     void pause(Replica& replica, uint64_t for_ns) {
@@ -220,6 +195,20 @@ public:
 
     void heal(uint64_t a, uint64_t b) {
         network_.heal(static_cast<uint32_t>(a), static_cast<uint32_t>(b));
+    }
+
+    /// Breaks the connections between two replicas. They make new ones if they can.
+    void reset(uint64_t a, uint64_t b) {
+        network_.reset(static_cast<uint32_t>(a), static_cast<uint32_t>(b));
+    }
+
+    /// Nobody has a connection to it, or can make one.
+    void cut_off(const Replica& replica) {
+        for (const Replica& other : replicas_) {
+            if (other.id == replica.id) continue;
+            partition(replica.id, other.id);
+            reset(replica.id, other.id);
+        }
     }
 
     void set_way(uint64_t from, uint64_t to, Way way) {
@@ -307,23 +296,11 @@ public:
     LogFacts facts;
 
 private:
-    [[nodiscard]] Result<std::unique_ptr<LogStorage>> storage_of(Replica& replica) {
-        std::unique_ptr<LogStorage> storage;
-        if (options_.is_on_disk) {
-            WEIR_ASSIGN(storage, DiskStorage::open(replica.disk, "log", 77, replica.id));
-        } else {
-            storage = std::make_unique<MemoryStorage>();
-        }
-        if (options_.around != nullptr) storage = options_.around(std::move(storage));
-        return storage;
-    }
-
     LogGroupOptions options_;
     ManualClock clock_;
     transport::sim::Network network_;
     std::deque<Replica> replicas_;
     uint64_t starts_ = 0;
-    uint64_t crashes_ = 0;
     uint64_t last_value_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Random histories of replicas on disks and in memory, and faults planted in them, which they find.
+/// Random histories of replicas, of which a minority ends for good, and a fault planted in them, which they find.
 
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,6 @@
 #include <doctest/doctest.h>
 
 #include "tests/consensus/log_history.h"
-#include "tests/consensus/planted_storage.h"
 #include "tests/seed.h"
 
 namespace weir::testing {
@@ -54,21 +53,10 @@ LogGroupOptions small_snapshots(uint64_t seed) {
     return options;
 }
 
-LogGroupOptions planted(uint64_t seed, Plant plant) {
-    LogGroupOptions options = small_snapshots(seed);
-    if (plant != Plant::kSnapshotTooFar) options.entries_per_snapshot = 1024;
-    // A replica must end between two votes of a term: those take longer then.
-    if (plant == Plant::kVoteForgotten) options.network.delay_ns_max = 20 * kMillisecond;
-    options.around = [plant](std::unique_ptr<LogStorage> storage) {
-        return std::make_unique<PlantedStorage>(std::move(storage), plant);
-    };
-    return options;
-}
-
 }  // namespace
 
 TEST_SUITE("log_histories" * doctest::skip(!consensus::have_replicated_log())) {
-    TEST_CASE("three replicas with disks lose nothing and never differ, whatever happens") {
+    TEST_CASE("three replicas lose nothing and never differ, whatever happens") {
         check_histories(histories_or(300), small_snapshots);
     }
 
@@ -76,15 +64,6 @@ TEST_SUITE("log_histories" * doctest::skip(!consensus::have_replicated_log())) {
         check_histories(histories_or(100), [](uint64_t seed) {
             LogGroupOptions options = small_snapshots(seed);
             options.replicas = 5;
-            return options;
-        });
-    }
-
-    TEST_CASE("so do replicas in memory, of which a minority ends for good") {
-        check_histories(histories_or(200), [](uint64_t seed) {
-            LogGroupOptions options = small_snapshots(seed);
-            options.replicas = seed % 2 == 0 ? 3 : 5;
-            options.is_on_disk = false;
             return options;
         });
     }
@@ -99,19 +78,9 @@ TEST_SUITE("log_histories" * doctest::skip(!consensus::have_replicated_log())) {
         });
     }
 
-    TEST_CASE("faults of a storage that are planted are found") {
-        for (const Plant plant :
-             {Plant::kVoteForgotten, Plant::kTermForgotten, Plant::kAppendTooEarly,
-              Plant::kLastEntryLost, Plant::kTruncateForgotten, Plant::kSnapshotTooFar}) {
-            CAPTURE(static_cast<int>(plant));
-            CHECK(find(5000, [plant](uint64_t seed) { return planted(seed, plant); }) > 0);
-        }
-    }
-
     TEST_CASE("replicas that lose their memory and keep their numbers are found") {
         CHECK(find(1000, [](uint64_t seed) {
                   LogGroupOptions options{.seed = seed};
-                  options.is_on_disk = false;
                   options.memory_comes_back = true;
                   return options;
               }) > 0);

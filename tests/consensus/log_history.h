@@ -26,8 +26,10 @@ public:
             happen();
             group_.run(between_ns());
             propose_everywhere();
+            look_for_ends();
         }
         mend();
+        look_for_ends();
         return group_.facts.faults;
     }
 
@@ -53,7 +55,7 @@ private:
 
     /// Whether a replica may lose its memory for good: a majority must stay.
     [[nodiscard]] bool may_go() {
-        if (options_.is_on_disk || options_.memory_comes_back) return true;
+        if (options_.memory_comes_back) return true;
         size_t gone = 0;
         for (const Replica& replica : group_.replicas())
             gone += replica.is_gone ? 1U : 0U;
@@ -93,12 +95,20 @@ private:
                 break;
             }
             case 9: group_.heal_all(); break;
-            case 10: any().disk.fail_at(1 + random_.below(20)); break;
+            case 10: {
+                const auto [a, b] = any_two();
+                group_.reset(a, b);
+                break;
+            }
             default: hand_over(any()); break;
         }
-        // Whose disk has failed has ended.
-        for (Replica& replica : group_.replicas())
-            if (replica.log != nullptr && replica.log->finished()) group_.kill(replica);
+    }
+
+    /// None may end by itself.
+    void look_for_ends() {
+        for (const Replica& replica : group_.replicas())
+            if (replica.log != nullptr && replica.log->finished())
+                group_.facts.fault("a replica has ended: " + replica.log->outcome().error().text());
     }
 
     /// Whoever leads, or believes so.
@@ -110,7 +120,7 @@ private:
     void return_at_once(Replica& replica) {
         end(replica);
         group_.run(kMillisecond * random_.below(3));
-        start(replica);
+        group_.start(replica);
     }
 
     void isolate(const Replica& replica) {
@@ -118,30 +128,14 @@ private:
             if (other.id != replica.id) group_.partition(replica.id, other.id);
     }
 
-    void start(Replica& replica) {
-        group_.start(replica);
-        if (replica.log != nullptr || replica.is_gone) return;
-        if (replica.start.code() != Errc::kIo)
-            group_.facts.fault("a replica does not start: " + LogGroup::fault_of_start(replica));
-        group_.kill(replica);  // its disk has failed at once
-    }
-
     void start_all() {
         for (Replica& replica : group_.replicas())
-            start(replica);
+            group_.start(replica);
     }
 
     void mend() {
         if (!group_.facts.faults.empty()) return;
         group_.heal_all();
-        for (Replica& replica : group_.replicas()) {
-            if (replica.log == nullptr || !replica.log->finished()) continue;
-            if (replica.log->outcome().code() != Errc::kIo)
-                group_.facts.fault("a replica has ended: " + replica.log->outcome().error().text());
-            group_.kill(replica);
-        }
-        for (Replica& replica : group_.replicas())
-            replica.disk.fail_at(~uint64_t{0});
         start_all();
         const size_t before = group_.facts.applied.size();
         const bool goes_on = group_.run_until(10 * kSecond, [&] {

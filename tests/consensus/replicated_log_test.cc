@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Three replicas of a log: elections, commits, ends and returns.
+/// Three replicas of a log: elections, commits, ends, and members that were away.
 
 #include "lib/consensus/replicated_log.h"
 
@@ -60,8 +60,6 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
             REQUIRE(group.run_until(kLimitNs, [&] { return group.leader() != nullptr; }));
             took_ms.push_back((group.now_ns() - since_ns) / kMillisecond);
             CHECK(lead_and_propose(group, 10) != first);
-            group.start(group.at(first));
-            REQUIRE(LogGroup::fault_of_start(group.at(first)) == "");
             check_all_agree(group, 20);
         }
         std::ranges::sort(took_ms);
@@ -69,27 +67,6 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
                                              << took_ms[took_ms.size() * 99 / 100]
                                              << " ms, and the longest " << took_ms.back());
         CHECK(took_ms.back() < 1000);
-    }
-
-    TEST_CASE("all of them end, and what was committed is there when they come back") {
-        LogGroup group({.seed = seed_or(3)});
-        (void)lead_and_propose(group, 30);
-        for (LogGroup::Replica& replica : group.replicas())
-            group.kill(replica);
-        for (LogGroup::Replica& replica : group.replicas())
-            group.start(replica);
-        (void)lead_and_propose(group, 5);
-        check_all_agree(group, 35);
-    }
-
-    TEST_CASE("in memory two go on without the third, which does not come back") {
-        LogGroup group({.seed = seed_or(4), .is_on_disk = false});
-        const uint64_t first = lead_and_propose(group, 10);
-        group.kill(group.at(first));
-        group.start(group.at(first));
-        CHECK(group.at(first).log == nullptr);
-        CHECK(lead_and_propose(group, 10) != first);
-        check_all_agree(group, 20);
     }
 
     TEST_CASE("a leader that is cut off stops, another one leads, and it follows when it is back") {
@@ -252,38 +229,32 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         CHECK(leader.log->heard_count() == 1);
     }
 
-    TEST_CASE("who was away gets a snapshot and the entries behind it, and starts from its own") {
+    TEST_CASE("who was away gets a snapshot and the entries behind it") {
         LogGroup group({.seed = seed_or(11), .entries_per_snapshot = 20, .entries_kept = 5});
         const uint64_t leader = lead_and_propose(group, 10);
         LogGroup::Replica& away = group.at(leader % 3 + 1);
-        group.kill(away);
+        group.cut_off(away);
         for (int i = 0; i < 20; ++i)
             (void)lead_and_propose(group, 10);
         CHECK(group.at(leader).ledger->snapshots > 0);
-        group.start(away);
+        group.heal_all();
         check_all_agree(group, 210);
         CHECK(away.ledger->restores == 1);
-        group.kill(away);
-        group.start(away);
-        CHECK(away.ledger->restores == 1);  // a new ledger; its own snapshot
-        check_all_agree(group, 210);
-        const uint64_t stored = away.disk.list("log").value().size();
-        CHECK(stored == 1);
     }
 
-    TEST_CASE("who was down when another began to lead gets entries as long as they are kept") {
+    TEST_CASE("who was away when another began to lead gets entries as long as they are kept") {
         LogGroup group({.seed = seed_or(19), .entries_per_snapshot = 20, .entries_kept = 200});
         LogGroup::Replica& first = group.at(lead_and_propose(group, 10));
         check_all_agree(group, 10);
         LogGroup::Replica& heir = group.at(first.id % 3 + 1);
         LogGroup::Replica& away = group.at(heir.id % 3 + 1);
-        group.kill(away);
+        group.cut_off(away);
         (void)lead_and_propose(group, 40);
         REQUIRE(first.log->hand_over(heir.id));
         REQUIRE(group.run_until(kSecond, [&] { return group.leader() == &heir; }));
         (void)lead_and_propose(group, 10);
         CHECK(heir.ledger->snapshots > 0);
-        group.start(away);
+        group.heal_all();
         check_all_agree(group, 60);
         CHECK(away.ledger->restores == 0);
     }
@@ -304,45 +275,13 @@ TEST_SUITE("replicated_log" * doctest::skip(!consensus::have_replicated_log())) 
         CHECK(group.at(lead_and_propose(group, 10)).ledger->entries.size() >= 210);
     }
 
-    TEST_CASE("a replica whose disk fails ends and names the file; the others go on") {
-        LogGroup group({.seed = seed_or(12)});
-        LogGroup::Replica& failing = group.at(lead_and_propose(group, 10));
-        failing.disk.fill();
-        (void)group.propose(failing, 1);
-        REQUIRE(group.run_until(kSecond, [&] { return failing.log->finished(); }));
-        const Status outcome = failing.log->outcome();
-        REQUIRE_FALSE(outcome);
-        CHECK(outcome.code() == Errc::kIo);
-        CHECK(outcome.error().text().find("log/journal-") == 0);
-        CHECK_FALSE(failing.log->propose(std::vector<std::byte>(1)));
-        failing.disk.empty_out();
-        CHECK(lead_and_propose(group, 10) != failing.id);
-        group.kill(failing);
-        group.start(failing);
-        CHECK(group.run_until(kLimitNs, [&] { return group.agree(); }));
-    }
-
-    TEST_CASE("one replica alone leads at once, and comes back") {
+    TEST_CASE("one replica alone leads at once") {
         LogGroup group({.seed = seed_or(13), .replicas = 1});
         (void)lead_and_propose(group, 10);
-        group.kill(group.at(1));
-        group.start(group.at(1));
-        (void)lead_and_propose(group, 10);
-        check_all_agree(group, 20);
+        check_all_agree(group, 10);
         const auto round = group.at(1).log->begin_round();
         CHECK(group.at(1).log->confirmed_round() == round);
         CHECK_FALSE(group.at(1).log->hand_over(1));
-    }
-
-    TEST_CASE("a disk of a group with other members is refused") {
-        LogGroup group({.seed = seed_or(14)});
-        group.run(kSecond);
-        LogGroup::Replica& replica = group.at(1);
-        group.kill(replica);
-        group.replicas().emplace_back().id = 4;
-        group.start(replica);
-        CHECK(replica.start.code() == Errc::kParse);
-        CHECK(LogGroup::fault_of_start(replica).find("other replicas") != std::string::npos);
     }
 }
 

@@ -119,17 +119,6 @@ TEST_SUITE("manager settings") {
                    "the ranks with managers (--servers): rank 0 has 0,1,2, rank 1 has 0,1,4"));
     }
 
-    TEST_CASE("a rank that cannot take part is named, with the reason") {
-        ManagerSettings last(kRanks);
-        last.add_problem(Error(Errc::kNotFound, "no such folder"));
-        const auto sent = ManagerSettings::decode(last.encode());
-        REQUIRE(sent.has_value());
-        const Status compared =
-            ManagerSettings::compare(std::vector{ManagerSettings(kRanks), *sent});
-        CHECK(compared.code() == Errc::kUnavailable);
-        CHECK(says(compared, "rank 1: no such folder"));
-    }
-
     TEST_CASE("many that differ are named in a text that ends") {
         ManagerOptions other;
         other.lease_ns = 50 * kMillisecond;

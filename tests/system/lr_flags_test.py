@@ -233,10 +233,6 @@ class Words(Flags):
         for command, words in ((("lr",), "`weir bench` has stop and continue"), (("bench", "push"), "`weir lr` has stop and reassign")):
             self.assertIn(words, " ".join(self.good(*command, "--help")[0].split()))
 
-    def test_the_help_says_that_nothing_is_read_from_the_managers_log(self):
-        for command in (("lr",), ("bench", "push")):
-            self.assertIn("nothing is read from it", " ".join(self.good(*command, "--help")[0].split()))
-
     def test_flags_without_an_effect_are_named(self):
         train = self.data()
         self.assertIn("warning: --colocate has no effect", self.good("lr", "--train", train, "--colocate", "--workers", 2)[1])

@@ -16,7 +16,7 @@ LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take
 # Every rank has all: a server, a manager, and a worker that gives its work back.
 COLOCATED = ("--colocate", "--on-worker-loss", "reassign")
 # How the error of a worker begins when most managers are gone.
-GONE = (r"error: most managers of the job \(of ranks 0, 1, 2\) are gone: their processes have ended, or their logs have failed; "
+GONE = (r"error: most managers of the job \(of ranks 0, 1, 2\) are gone: their processes have ended, or they take no part any more; "
         "without them the job cannot go on: start it again")
 NO_GRACE = ("--grace", "0")  # who has left stays for its manager, however long the rest of a test takes
 
@@ -258,94 +258,6 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             for rank in (3, 4):
                 self.assertRegex(job.err(rank), GONE)
 
-    def journals(self, folder):
-        """The sizes of those of each manager."""
-        return [[os.path.getsize(os.path.join(folder, name, file)) for file in os.listdir(os.path.join(folder, name)) if file.startswith("journal-")]
-                for name in sorted(os.listdir(folder))]
-
-    def test_with_logs_on_disks_a_training_that_lost_the_rank_that_led_ends_at_the_same_optimum(self):
-        rows, out, settings = testing.far_from_zero(), self.path("out.json"), ("--l1", "1", "--tolerance", "1e-7", "--blocks", "8")
-        folder = self.path("logs")
-        os.mkdir(folder)
-        done = self.lr("--train", testing.write(self.path("alone.svm"), rows), "--json", out, *settings)
-        self.assertEqual(done.code, 0, done.err)
-        wanted = testing.read_json(out)["objective"]
-        with self.job(rows, "--json", out, "--managers-log", folder, *settings) as job:
-            job.start_all()
-            self.assertTrue(job.until_training(), job.everything())
-            self.assertTrue(job.until(lambda: self.has_copies(SERVERS) or not job.running(3)), job.everything())
-            leader = self.leader() or 0
-            job.kill(leader)  # or the training has come to its end just now
-            others = [rank for rank in range(SIZE) if rank != leader]
-            self.assertEqual([job.wait(rank) for rank in others], [0] * 4, job.everything())
-        self.near(testing.read_json(out)["objective"], wanted)
-        self.assertEqual(sorted(os.listdir(folder)), ["manager-0", "manager-1", "manager-2"])
-        self.assertEqual([len(sizes) for sizes in self.journals(folder)], [1, 1, 1])
-        self.assertGreater(min(sizes[0] for sizes in self.journals(folder)), 1000)
-
-    def test_a_folder_with_the_log_of_a_job_that_runs_is_refused(self):
-        folder = self.path("logs")
-        os.mkdir(folder)
-        with self.job(testing.endless(), *testing.ENDLESS, "--managers-log", folder) as job:
-            self.ready(job)
-            (self.folder / "second").mkdir()
-            words = [self.path("second/contact") if word == self.path("contact") else word for word in job.command]
-            with testing.Ranks(self.folder / "second", words, SIZE) as second:
-                second.start_all()
-                self.assertEqual([second.wait(rank) for rank in range(SIZE)], [1] * SIZE, second.everything())
-                for rank in range(SIZE):
-                    self.assertIn(f"rank 0: {folder}/manager-0: the log of a job that runs is there (process {job.pid(0)} on ", second.err(rank))
-            self.trains_on(job)
-            self.ends(job, range(SIZE))
-
-    def test_a_folder_for_the_log_that_is_not_there_is_named_by_all_ranks(self):
-        with self.job(testing.endless(), *testing.ENDLESS, "--managers-log", self.path("missing")) as job:
-            job.start_all()
-            self.assertEqual([job.wait(rank) for rank in range(SIZE)], [1] * SIZE, job.everything())
-            for rank in range(SIZE):
-                self.assertIn(f"rank 0: {self.path('missing')}: there is no such folder for the managers' log", job.err(rank))
-
-    @unittest.skipIf(os.geteuid() != 0, "only root may mount a small disk")
-    def test_managers_whose_disks_are_full_take_no_part_any_more(self):
-        folder = self.path("logs")
-        os.mkdir(folder)
-        small = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=16k none {folder} && exec "$0" "$@"')
-        says = "the manager in this process takes no part any more, and the job goes on with the others as long as they are most of the 3: "
-        for full in (1, 2):
-            with self.subTest(full), self.job(testing.endless(), *testing.ENDLESS, "--managers-log", folder, replicas=0) as job:
-                for rank in range(SIZE):
-                    job.start(rank, within=small if rank < full else ())
-                self.assertTrue(job.until(lambda: all(says in job.err(rank) for rank in range(full))), job.everything())
-                self.assertIn(f"{folder}/manager-0/journal-", job.err(0).split(says)[1].splitlines()[0])
-                self.assertIn("No space left on device", job.err(0).split(says)[1].splitlines()[0])
-                self.assertNotIn(says, job.err(2))
-                if full == 1:
-                    self.assertTrue(job.until_training(), job.everything())
-                    self.trains_on(job)
-                    self.ends(job, range(SIZE))
-                else:
-                    gone = "most managers of the job (of ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed"
-                    self.assertTrue(job.until(lambda: all(gone in job.err(rank) for rank in range(SERVERS))), job.everything())
-                    for rank in self.WORKERS:
-                        os.kill(job.pid(rank), signal.SIGTERM)  # the training is at its end, and asks the managers
-                    self.assertEqual([job.wait(rank) for rank in range(SIZE)], [1] * SIZE, job.everything())
-                    for rank in self.WORKERS:
-                        self.assertRegex(job.err(rank), GONE)
-
-    @unittest.skipIf(os.geteuid() != 0, "only root may mount a small disk")
-    def test_servers_with_copies_end_when_most_disks_of_managers_are_full(self):
-        folder = self.path("logs")
-        os.mkdir(folder)
-        small = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=32k none {folder} && exec "$0" "$@"')
-        with self.job(testing.endless(), *testing.ENDLESS, "--managers-log", folder) as job:
-            for rank in range(SIZE):
-                job.start(rank, within=small if rank in (0, 2) else ())
-            self.assertEqual([job.wait(rank) for rank in range(SIZE)], [1] * SIZE, job.everything())
-            for rank in range(SERVERS):
-                self.assertIn("most managers of the job (of ranks 0, 1, 2) are gone: their processes have ended, or their logs have failed", job.err(rank))
-            for rank in self.WORKERS:
-                self.assertRegex(job.err(rank), GONE)
-
     def test_ranks_with_other_settings_end_all_of_them_before_the_job_starts(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         command = [self.WEIR, "lr", "--train", train, "--servers", "3"]
@@ -379,7 +291,6 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         for words, says in (
             (("--managers", "2"), "--managers: 2: must be 1, 3, 5 or 7"),
             (("--managers", "3", "--servers", "3"), "--managers 3 needs at least 3 processes with servers"),
-            (("--managers-log", self.path("")), f"--managers-log {self.path('')}: the job has one manager, which needs no log"),
         ):
             with self.subTest(words):
                 done = self.lr("--train", train, *words)

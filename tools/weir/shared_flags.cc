@@ -51,17 +51,6 @@ void add_job(CLI::App& command, JobFlags& job) {
             return is_odd ? "" : text + ": must be 1, 3, 5 or 7: most of them must live";
         })
         ->capture_default_str();
-    command
-        .add_option(
-            "--managers-log", job.options.managers_log_folder,
-            "folder in which several managers keep their log, too, on each host with servers: a "
-            "record to look into when something went wrong; nothing is read from it, and "
-            "no job goes on from it (see --checkpoint of `weir lr`); default: they keep it "
-            "in memory only")
-        ->option_text("DIR")
-        ->check([](const std::string& path) {
-            return path.empty() ? "the name of the folder is empty" : "";
-        });
     command.add_flag("--colocate", job.options.colocate,
                      "run workers on every rank, also on those of servers");
     command.add_option(

@@ -51,12 +51,12 @@ ReplicatedManager::ReplicatedManager(ReplicatedManagerOptions options,
     manager_ = std::make_unique<Manager>(std::move(of_all), std::move(fed), common_clock_);
 }
 
-Status ReplicatedManager::start(std::unique_ptr<consensus::LogStorage> storage) {
+Status ReplicatedManager::start() {
     options_.log.entries_per_snapshot = kEntriesPerSnapshot;
     options_.log.entries_kept = kEntriesKept;
     options_.log.has_ended = [this](size_t manager) { return has_ended(manager); };
     WEIR_ASSIGN(log_, consensus::start_replicated_log(options_.log, std::move(log_endpoint_),
-                                                      clock_, std::move(storage), *this));
+                                                      clock_, *this));
     return {};
 }
 
@@ -139,7 +139,7 @@ size_t ReplicatedManager::number_of(uint64_t replica) const {
     return static_cast<size_t>(found - members.begin());
 }
 
-/// It only lets the log be cut: a manager in memory that ends never comes back, so none needs the state.
+/// It only lets the log be cut: a manager that ends never comes back, so none needs the state.
 std::vector<std::byte> ReplicatedManager::snapshot() {
     return {std::byte{1}};
 }

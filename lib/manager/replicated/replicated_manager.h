@@ -76,9 +76,8 @@ public:
                       std::unique_ptr<transport::Endpoint> endpoint,
                       std::unique_ptr<transport::Endpoint> log_endpoint, const Clock& clock);
 
-    /// `storage`: of its replica of the log, new
     /// Errors: those of start_replicated_log()
-    [[nodiscard]] Status start(std::unique_ptr<consensus::LogStorage> storage);
+    [[nodiscard]] Status start();
 
     size_t poll() override;
     [[nodiscard]] int arm() override;
