@@ -7,11 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,44 +16,13 @@
 #include "bench/jobs/child_process.h"
 #include "lib/base/descriptor.h"
 #include "lib/bootstrap/secret.h"
+#include "transport/net/reserved_port.h"
 
 namespace weir::bench {
 namespace {
 
 /// The exit code of `weir` for wrong flags.
 constexpr int kExitOfWrongFlags = 2;
-
-/// A free port of 127.0.0.1. The socket is bound with SO_REUSEADDR and does not listen: the
-/// kernel gives the port to no other program that asks for any port, and the first rank, which
-/// asks for it by number, can listen there.
-class HeldPort {
-public:
-    HeldPort() = default;
-    HeldPort(const HeldPort&) = delete;
-    HeldPort& operator=(const HeldPort&) = delete;
-
-    ~HeldPort() {
-        if (socket_ >= 0) close(socket_);
-    }
-
-    Result<uint16_t> take() {
-        socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t length = sizeof(address);
-        auto* const generic = reinterpret_cast<sockaddr*>(&address);
-        const int on = 1;
-        if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-            bind(socket_, generic, length) != 0 || getsockname(socket_, generic, &length) != 0) {
-            return Error(Errc::kIo, "bench --local: cannot take a TCP port of 127.0.0.1", errno);
-        }
-        return ntohs(address.sin_port);
-    }
-
-private:
-    int socket_ = -1;
-};
 
 /// A secret that the ranks share, in a file without a name that they inherit as a descriptor: no
 /// other process of this host can join them, and nothing is left of it.
@@ -145,8 +111,9 @@ ScratchFolder::~ScratchFolder() {
 }
 
 Status run_local_ranks(const std::vector<std::string>& arguments, size_t count) {
-    HeldPort held;
-    WEIR_ASSIGN(const uint16_t port, held.take());
+    // Destroyed after the ranks: the first one listens on it.
+    WEIR_ASSIGN(const transport::ReservedPort port, transport::ReservedPort::make());
+    const std::string at = fmt::format("127.0.0.1:{}", port.number());
     HeldSecret secret;
     WEIR_TRY(secret.share());
     // All of them are here. What is not used is not polled, either; unless the user wants it.
@@ -155,8 +122,8 @@ Status run_local_ranks(const std::vector<std::string>& arguments, size_t count) 
     for (size_t rank = 0; rank < count; ++rank) {
         std::vector<std::string> all = arguments;
         for (const std::string& more :
-             {std::string("--rendezvous"), fmt::format("127.0.0.1:{}", port), std::string("--rank"),
-              fmt::format("{}", rank), std::string("--size"), fmt::format("{}", count)}) {
+             {std::string("--rendezvous"), at, std::string("--rank"), fmt::format("{}", rank),
+              std::string("--size"), fmt::format("{}", count)}) {
             all.push_back(more);
         }
         WEIR_TRY(ranks.start(std::move(all)));

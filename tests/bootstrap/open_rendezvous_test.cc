@@ -18,6 +18,7 @@
 #include "tests/bootstrap/rendezvous_testing.h"
 #include "tests/log_lines.h"
 #include "tests/seed.h"
+#include "transport/net/reserved_port.h"
 
 namespace weir::boot {
 namespace {
@@ -54,11 +55,6 @@ public:
 
     [[nodiscard]] Result<Contact> ask(const MaybeSecret& secret = {}, uint64_t wait_s = 20) const {
         return ask_for_contact(at(), secret, kClock, in_s(wait_s));
-    }
-
-    void end() {
-        thread_ = {};
-        rendezvous_.reset();
     }
 
 private:
@@ -169,9 +165,9 @@ TEST_SUITE("bootstrap open rendezvous") {
     }
 
     TEST_CASE("where no job is, the error says what to look for") {
-        RunningJob job;
-        const HostPort at = job.at();
-        job.end();
+        const auto reserved = transport::ReservedPort::make();
+        REQUIRE(reserved);
+        const HostPort at{"127.0.0.1", reserved->number()};
         const auto contact = ask_for_contact(at, {}, kClock, in_s(5));
         CHECK(contact.code() == Errc::kUnavailable);
         CHECK(mentions(error_of(contact), at.text()));

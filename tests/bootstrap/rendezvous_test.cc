@@ -8,6 +8,7 @@
 
 #include "lib/bootstrap/identity.h"
 #include "tests/bootstrap/rendezvous_testing.h"
+#include "transport/net/reserved_port.h"
 
 namespace weir::boot {
 
@@ -63,11 +64,13 @@ TEST_SUITE("bootstrap rendezvous") {
     }
 
     TEST_CASE("rank 0 may come last") {
-        const auto free_port = open_server(2)->port();
+        const auto reserved = transport::ReservedPort::make();
+        REQUIRE(reserved);
+        const uint16_t port = reserved->number();
         Status outcome;
-        std::thread other([&] { outcome = run_other(free_port, {}); });
+        std::thread other([&] { outcome = run_other(port, {}); });
         std::this_thread::sleep_for(std::chrono::milliseconds(150));
-        auto server = make_rendezvous({.at = {"127.0.0.1", free_port}, .size = 2}, kClock);
+        auto server = make_rendezvous({.at = {"127.0.0.1", port}, .size = 2}, kClock);
         REQUIRE(server);
         CHECK(server.value()->put("name", "rank-0"));
         CHECK(server.value()->exchange(in_s(20)));
@@ -105,10 +108,12 @@ TEST_SUITE("bootstrap rendezvous") {
     }
 
     TEST_CASE("without a rank 0 the others give up at the deadline and say where they looked") {
-        const auto free_port = open_server(2)->port();
-        const Status outcome = run_other(free_port, {.wait_s = 1});
+        const auto reserved = transport::ReservedPort::make();
+        REQUIRE(reserved);
+        const uint16_t port = reserved->number();
+        const Status outcome = run_other(port, {.wait_s = 1});
         REQUIRE(outcome.code() == Errc::kDeadline);
-        CHECK(mentions(text_of(outcome), fmt::format("127.0.0.1:{}", free_port)));
+        CHECK(mentions(text_of(outcome), fmt::format("127.0.0.1:{}", port)));
         CHECK_MESSAGE(mentions(text_of(outcome), "refused"), text_of(outcome));
     }
 
@@ -157,9 +162,11 @@ TEST_SUITE("bootstrap rendezvous") {
     }
 
     TEST_CASE("when rank 0 dies the others stop waiting") {
-        auto server = open_server(3);
+        const auto reserved = transport::ReservedPort::make();
+        REQUIRE(reserved);
+        const uint16_t port = reserved->number();
+        auto server = open_server(3, {}, kClock, port);
         Status outcome;
-        const uint16_t port = server->port();
         std::thread other([&] { outcome = run_other(port, {.rank = 1, .size = 3}); });
         // as a killed process: its socket is closed without a message, and the port does not listen any more
         const int listener_gone_ms = 300;

@@ -38,11 +38,12 @@ private:
     std::atomic<uint64_t> ahead_ns_ = 0;
 };
 
-/// Rank 0 of a job on loopback, on a port that was free.
+/// Rank 0 of a job on loopback; `port` 0: on any that is free.
 inline std::unique_ptr<RendezvousServer> open_server(uint32_t size,
                                                      std::optional<transport::Secret> secret = {},
-                                                     const Clock& clock = kClock) {
-    RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = size};
+                                                     const Clock& clock = kClock,
+                                                     uint16_t port = 0) {
+    RendezvousOptions options{.at = {"127.0.0.1", port}, .size = size};
     options.secret = secret;
     options.host_id = "host-a";
     auto server = RendezvousServer::open(std::move(options), clock);

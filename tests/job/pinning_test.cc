@@ -12,9 +12,9 @@
 #include <fmt/core.h>
 
 #include "lib/base/machine/sys_file.h"
-#include "lib/bootstrap/rendezvous/rendezvous_server.h"
 #include "lib/job/job.h"
 #include "tests/log_lines.h"
+#include "transport/net/reserved_port.h"
 #include "transport/pool/memory_pool.h"
 
 namespace weir {
@@ -67,15 +67,6 @@ std::map<std::string, Named> threads_of_job(const char* pin) {
     });
     CHECK((*job)->serve().has_value());
     return threads;
-}
-
-/// A port of this host on which no program listens.
-uint16_t free_port() {
-    boot::RendezvousOptions options{.at = {"127.0.0.1", 0}, .size = 2};
-    const SteadyClock clock;
-    const auto server = boot::RendezvousServer::open(std::move(options), clock);
-    REQUIRE(server.has_value());
-    return (*server)->port();
 }
 
 }  // namespace
@@ -222,7 +213,9 @@ TEST_SUITE("pinning") {
         for (const bool share : {true, false}) {
             const std::vector<int> cpus = allowed_cpus();
             if (!share && cpus.size() < 2) continue;
-            const std::string at = fmt::format("127.0.0.1:{}", free_port());
+            const auto port = transport::ReservedPort::make();
+            REQUIRE(port.has_value());
+            const std::string at = fmt::format("127.0.0.1:{}", port->number());
             const testing::LogLines log(LogLevel::kDebug);
             std::array<std::jthread, 2> ranks;
             for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -247,7 +240,9 @@ TEST_SUITE("pinning") {
     }
 
     TEST_CASE("ranks of one host do not choose the same CPU") {
-        const std::string at = fmt::format("127.0.0.1:{}", free_port());
+        const auto port = transport::ReservedPort::make();
+        REQUIRE(port.has_value());
+        const std::string at = fmt::format("127.0.0.1:{}", port->number());
         std::map<std::string, Named> threads;
         std::array<std::jthread, 2> ranks;
         for (uint32_t rank = 0; rank < 2; ++rank) {
