@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -14,6 +13,8 @@ import tempfile
 import time
 import unittest
 import unittest.mock
+
+from reserved_port import ReservedPort
 
 WEIR = sys.argv[1] if len(sys.argv) > 1 else "weir"
 SHARE_TOLERANCE = 0.0501  # of a server's share: what is promised, and rounding
@@ -27,11 +28,6 @@ def weir(*arguments, secret=None):
 def environment(secret):
     variables = {name: value for name, value in os.environ.items() if name != "WEIR_SECRET_FILE"}
     return variables | {"WEIR_POOL_MIB": "64"} | ({"WEIR_SECRET_FILE": secret} if secret else {})
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def check_learning(status):
@@ -70,7 +66,8 @@ class OpenJob:
     """Rank 0, a server, and other ranks with two workers each, which met at a rendezvous. They run for minutes."""
 
     def __init__(self, folder, secret=None, ranks=2, bench="delay", flags=()):
-        self.at, self.secret, self.log = f"127.0.0.1:{free_port()}", secret, os.path.join(folder, "log")
+        self.port = ReservedPort()
+        self.at, self.secret, self.log = f"127.0.0.1:{self.port.number}", secret, os.path.join(folder, "log")
         command = [WEIR, "bench", bench, "--seconds", "1000", "--workers", "2", "--rendezvous", self.at, "--size", str(ranks), *flags]
         with open(self.log, "w", encoding="utf-8") as log:
             self.ranks = [
@@ -128,6 +125,7 @@ class OpenJob:
         for rank in self.ranks:
             rank.kill()
             rank.wait()
+        self.port.close()
 
 
 class TestCase(unittest.TestCase):
@@ -555,9 +553,10 @@ class Rendezvous(TestCase):
         self.assertRegex(job.weir("status").stdout, r"\nlost: [0-9.]+ % of the parameters \(server 1, rank 2\)\n")
 
     def test_nobody_listens(self):
-        at = f"127.0.0.1:{free_port()}"
-        for command in (("status", at), ("leave", at, "--server", 0), ("server", "--join", at)):
-            self.assert_fails(weir(*command), at, "is the job running")
+        with ReservedPort() as port:
+            at = f"127.0.0.1:{port}"
+            for command in (("status", at), ("leave", at, "--server", 0), ("server", "--join", at)):
+                self.assert_fails(weir(*command), at, "is the job running")
 
 
 @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")

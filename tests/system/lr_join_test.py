@@ -346,8 +346,8 @@ class LrJoin(testing.Folder, unittest.TestCase):
 
     def test_a_wrong_contact_or_secret_is_named(self):
         self.refused(Joiner(self.folder, [self.WEIR, "lr", "--join", self.path("none")]), self.path("none"))
-        port = testing.free_port()
-        self.refused(Joiner(self.folder, [self.WEIR, "lr", "--join", f"127.0.0.1:{port}"]), str(port))
+        with testing.ReservedPort() as port:
+            self.refused(Joiner(self.folder, [self.WEIR, "lr", "--join", f"127.0.0.1:{port}"]), str(port))
         secrets = [self.path(name) for name in ("ours", "theirs")]
         for byte, secret in zip("ab", secrets):
             with open(secret, "w", encoding="ascii") as file:

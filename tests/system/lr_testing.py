@@ -18,7 +18,7 @@ import tty
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "launchers"))
-from launch import Done, clean_environment, free_port, run  # noqa: E402, F401
+from launch import Done, ReservedPort, clean_environment, run  # noqa: E402, F401
 
 LIMIT_S = 60  # no run of these tests may take longer, whatever else the machine does
 POOL = {"WEIR_POOL_MIB": "32"}
@@ -210,8 +210,9 @@ class Terminal:
 class Ranks:
     """Processes of one job started by hand, with terminals. Processes that still run at the end are killed."""
 
-    def __init__(self, folder, command, size, extra=None, port=None, host="127.0.0.1"):
-        self.folder, self.size, self.host, self.port = Path(folder), size, host, port or free_port()
+    def __init__(self, folder, command, size, extra=None, host="127.0.0.1"):
+        self.reserved = ReservedPort()
+        self.folder, self.size, self.host, self.port = Path(folder), size, host, self.reserved.number
         self.command, self.extra, self.processes, self.terminals = command, {**POOL, **(extra or {})}, {}, {}
 
     def __enter__(self):
@@ -223,6 +224,7 @@ class Ranks:
                 os.killpg(process.pid, signal.SIGKILL)
         for rank in self.processes:
             self.wait(rank)
+        self.reserved.close()
 
     def start(self, rank, extra=None, flags=(), within=()):
         """`within`: a command that runs the rank's."""

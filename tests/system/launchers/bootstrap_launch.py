@@ -118,7 +118,8 @@ def slurm_cases(probe):
         with launchers.launcher("slurm-none", environment) as launch:
             done = launch(2, [probe])
             case("slurm-none: ranks without PMI are told how to start", done.code != 0 and "--mpi=pmix" in done.err, done)
-            done = launch(3, [probe, "--rendezvous", f"127.0.0.1:{launchers.free_port()}"])
+            with launchers.ReservedPort() as port:
+                done = launch(3, [probe, "--rendezvous", f"127.0.0.1:{port}"])
             case("slurm-none: with --rendezvous Slurm's rank variables do", met(done, "rendezvous", 3), done)
 
 

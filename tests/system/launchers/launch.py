@@ -11,8 +11,8 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +20,9 @@ from collections import namedtuple
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from reserved_port import ReservedPort  # noqa: E402
+
 KINDS = ("openmpi", "hydra", "slurm-pmix", "slurm-pmi2", "slurm-none", "hand")
 Done = namedtuple("Done", "code out err seconds")
 
@@ -84,8 +87,10 @@ def slurm():
         find("--no-install-recommends slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins", program)
     folder = tempfile.mkdtemp(prefix="weir-slurm-")
     script = HERE / "slurm.sh"
+    controller, node = ReservedPort(), ReservedPort()
     try:
-        started = subprocess.run([script, "start", folder], check=False, capture_output=True, text=True)
+        words = [script, "start", folder, str(controller.number), str(node.number)]
+        started = subprocess.run(words, check=False, capture_output=True, text=True)
         if started.returncode == 77:
             raise Missing(started.stderr.strip())
         if started.returncode != 0:
@@ -93,18 +98,16 @@ def slurm():
         yield {"SLURM_CONF": f"{folder}/slurm.conf"}
     finally:
         subprocess.run([script, "stop", folder], check=False, capture_output=True)
+        controller.close()
+        node.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
 
 
 def launch_by_hand(size, command, extra=None, timeout_s=60, port=None, ranks=None, flags=()):
     """One process per rank with --rendezvous, --rank and --size; `ranks` leaves some out."""
-    port = port or free_port()
+    if port is None:
+        with ReservedPort() as port:
+            return launch_by_hand(size, command, extra, timeout_s, port, ranks, flags)
     results = {}
 
     def start(rank):

@@ -1,22 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A Slurm of one node on this machine, for tests: no munge, systemd or cgroups, 127.0.0.1 only.
-#   slurm.sh start DIR   writes DIR/slurm.conf, starts slurmctld and slurmd, waits until the node is idle
-#   slurm.sh stop DIR    ends what start started, by process id
+#   slurm.sh start DIR PORT PORT   writes DIR/slurm.conf, starts slurmctld and slurmd on these ports, waits until the node is idle
+#   slurm.sh stop DIR              ends what start started, by process id
+# Who starts it may reserve the ports for it (reserved_port.py), so that two Slurms on one machine do not meet.
 # Then: SLURM_CONF=DIR/slurm.conf srun --mpi=pmix -n 4 PROGRAM
 # Exit: 0 done, 1 failed (the logs' ends are on stderr), 77 Slurm is not installed.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 
 usage() {
-    sed -n '3,7s/^# //p' "$0" >&2
+    sed -n '3,8s/^# //p' "$0" >&2
     exit 2
 }
-[ $# -eq 2 ] || usage
+[ $# -ge 2 ] || usage
 command=$1
 dir=$2
+ctld_port=${3:-}
+slurmd_port=${4:-}
 
-for program in slurmctld slurmd srun sbatch sinfo scancel scontrol python3; do
+for program in slurmctld slurmd srun sbatch sinfo scancel scontrol; do
     if ! command -v "$program" >/dev/null; then
         echo "slurm.sh: SKIPPED: $program is not installed (apt-get install --no-install-recommends" \
             "slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins)" >&2
@@ -56,14 +59,6 @@ start() {
     dir=$(cd "$dir" && pwd)
     mkdir -p "$dir/state" "$dir/spool" "$dir/log"
     host=$(hostname -s)
-    # Two ports that are free now, so that two test runs on one machine do not meet.
-    ports=$(python3 -c '
-import socket
-held = [socket.socket() for _ in range(2)]
-for s in held: s.bind(("127.0.0.1", 0))
-print(*(s.getsockname()[1] for s in held))')
-    ctld_port=${ports% *}
-    slurmd_port=${ports#* }
     cat >"$dir/slurm.conf" <<END
 ClusterName=t
 SlurmctldHost=$host(127.0.0.1)
@@ -74,7 +69,6 @@ AuthType=auth/none
 CredType=cred/none
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 MpiDefault=none
-MpiParams=ports=21000-21999
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -116,7 +110,10 @@ END
 }
 
 case $command in
-    start) start ;;
+    start)
+        [ $# -eq 4 ] || usage
+        start
+        ;;
     stop) stop ;;
     *) usage ;;
 esac
