@@ -57,7 +57,7 @@ stop() {
 start() {
     mkdir -p "$dir"
     dir=$(cd "$dir" && pwd)
-    mkdir -p "$dir/state" "$dir/spool" "$dir/log"
+    mkdir -p "$dir/state" "$dir/spool" "$dir/log" "$dir/tmp"
     host=$(hostname -s)
     cat >"$dir/slurm.conf" <<END
 ClusterName=t
@@ -82,6 +82,7 @@ ReturnToService=2
 KillWait=15
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
+TmpFS=$dir/tmp
 SlurmctldPidFile=$dir/ctld.pid
 SlurmdPidFile=$dir/slurmd.%n.pid
 SlurmctldLogFile=$dir/log/ctld.log
