@@ -19,6 +19,10 @@ import launch as launchers  # noqa: E402
 LINE = re.compile(r"^probe name=(\S+) rank=(\d+) size=(\d+) local_rank=(\d+) manager=(\S+) secret=(\S+)$", re.M)
 NAMES = {"openmpi": "PMIx", "hydra": "PMI-1", "slurm-pmix": "PMIx", "slurm-pmi2": "PMI-1", "hand": "rendezvous"}
 LAUNCHES = 20  # in a row: a race at the start shows now and then only
+# For WEIR_JOIN_TIMEOUT_S, where somebody is waited for in vain: longer ones if the machine was too busy for the others to come in time.
+# A rank of the probe that is absent is there for 8 s.
+PATIENCE_S = (2, 4, 6)
+LAUNCH_S = 60  # a launch that takes longer is killed
 failures = 0
 
 
@@ -72,12 +76,15 @@ def two_jobs(kind, launch, probe):
 
 def absent(kind, launch, probe):
     flags = ["--kill-on-bad-exit=1"] if kind.startswith("slurm") else []
-    done = launch(3, [probe, "--absent", "1"], {"WEIR_JOIN_TIMEOUT_S": "2"}, flags=flags)
     # PMI-1 has no way to ask who is in a barrier
     name = "" if NAMES[kind] == "PMI-1" else " that names it"
-    told = re.search(r"rank 1 of 3" if name else r"rank [02]: another of the job's 3 ranks did not start in time", done.err)
-    case(f"{kind}: a rank that never comes is an error{name} after the time limit",
-         done.code != 0 and told and 1.5 < done.seconds < 12 and not LINE.search(done.out), done)
+    says = r"rank 1 of 3" if name else r"rank [02]: another of the job's 3 ranks did not start in time"
+    for patience_s in PATIENCE_S:
+        done = launch(3, [probe, "--absent", "1"], {"WEIR_JOIN_TIMEOUT_S": str(patience_s)}, timeout_s=LAUNCH_S, flags=flags)
+        good = done.code != 0 and re.search(says, done.err) and patience_s * 0.75 < done.seconds < LAUNCH_S and not LINE.search(done.out)
+        if good:
+            break
+    case(f"{kind}: a rank that never comes is an error{name} after the time limit", good, done)
 
 
 def dies(kind, launch, probe):
@@ -126,9 +133,13 @@ def slurm_cases(probe):
 def hand_cases(probe):
     by_hand = launchers.launch_by_hand
     all_cases("hand", by_hand, probe)
-    short = {"WEIR_JOIN_TIMEOUT_S": "2"}
-    done = by_hand(5, [probe], short, ranks=[0, 2, 4])
-    case("hand: missing ranks are named by everybody", done.err.count("ranks 1 and 3 of 5") >= 3, done)
+    short = {"WEIR_JOIN_TIMEOUT_S": str(PATIENCE_S[0])}
+    for patience_s in PATIENCE_S:
+        done = by_hand(5, [probe], {"WEIR_JOIN_TIMEOUT_S": str(patience_s)}, ranks=[0, 2, 4])
+        good = done.err.count("ranks 1 and 3 of 5") >= 3
+        if good:
+            break
+    case("hand: missing ranks are named by everybody", good, done)
     done = by_hand(3, [probe], short, ranks=[1, 2])
     case("hand: without rank 0 the others say where they looked",
          done.code != 0 and done.err.count("gave up waiting for rank 0 at 127.0.0.1:") == 2, done)

@@ -15,7 +15,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import launch as launchers  # noqa: E402
 import lr_testing as testing  # noqa: E402
 
-GRACE_S = 12  # below the KillWait of slurm.sh
+GRACE_S = 40  # no pass of a busy machine takes longer; below the KillWait of slurm.sh
 # 400 passes, which take several seconds: a training that makes no progress any more goes on for so long.
 SETTINGS = ("--l1", "1", "--passes", "100000000", "--tolerance", "1e-300")
 

@@ -79,7 +79,7 @@ SchedulerParameters=sched_interval=1,builtin_interval=1
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
-KillWait=15
+KillWait=50
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
 TmpFS=$dir/tmp
