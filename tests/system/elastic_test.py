@@ -17,6 +17,7 @@ import unittest.mock
 from reserved_port import ReservedPort
 
 WEIR = sys.argv[1] if len(sys.argv) > 1 else "weir"
+LIMIT_S = 100  # for whatever a test waits for, whatever else the machine does
 SHARE_TOLERANCE = 0.0501  # of a server's share: what is promised, and rounding
 
 
@@ -50,7 +51,7 @@ class Job:
         assert made.returncode == 0, made.stderr
         command = [WEIR, "lr", "--train", train, "--l1", "0", "--passes", "1000000", "--tolerance", "1e-300", "--contact", self.contact, *map(str, arguments)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while not os.path.exists(self.contact) or weir("status", self.contact).returncode != 0:
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < until, "the job does not begin"
@@ -59,7 +60,7 @@ class Job:
     def stop(self):
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
-        return self.process.communicate(timeout=60)
+        return self.process.communicate(timeout=LIMIT_S)
 
 
 class OpenJob:
@@ -79,7 +80,10 @@ class OpenJob:
         return weir(command, self.at, *arguments, secret=self.secret)
 
     def status(self):
-        done = self.weir("status", "--json")
+        for _ in range(4):  # a busy machine may take too long for an answer
+            done = self.weir("status", "--json")
+            if done.returncode == 0:
+                break
         assert done.returncode == 0, done.stderr
         status = json.loads(done.stdout)
         check_learning(status)
@@ -97,7 +101,7 @@ class OpenJob:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(self.secret))
 
     def wait_until(self, is_so):
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while not is_so():
             assert all(rank.poll() is None for rank in self.ranks), self.text()
             assert time.monotonic() < until, self.text()
@@ -170,7 +174,8 @@ class TestCase(unittest.TestCase):
 class Elastic(TestCase):
 
     def test_status_shows_the_job_and_the_contact_file_goes_with_it(self):
-        job = self.start("--servers", 2, "--shards", 2, "--workers", 2)
+        with unittest.mock.patch.dict(os.environ, WEIR_LEASE_MS="60000"):  # no server of a busy machine is silent for so long
+            job = self.start("--servers", 2, "--shards", 2, "--workers", 2)
         self.assertEqual(stat.S_IMODE(os.stat(job.contact).st_mode), 0o600)
         done = weir("status", job.contact, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -206,14 +211,14 @@ class Elastic(TestCase):
                     job = Job(folder)
                 self.addCleanup(job.stop)
                 with subprocess.Popen([WEIR, "server", "--join", job.contact], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as joiner:
-                    until = time.monotonic() + 30
+                    until = time.monotonic() + LIMIT_S
                     while (shares := self.shares(job.contact)) is None or abs(2 * shares.get(1, 0) - 1) > SHARE_TOLERANCE:
                         self.assertIsNone(joiner.poll())
                         self.assertLess(time.monotonic(), until, shares)
                         time.sleep(0.05)
                     left = weir("leave", job.contact, "--server", 1)
                     self.assertEqual(left.returncode, 0, left.stderr)
-                    out, err = joiner.communicate(timeout=60)
+                    out, err = joiner.communicate(timeout=LIMIT_S)
                     self.assertEqual(joiner.returncode, 0, out + err)
                 self.assertIsNone(job.process.poll())
                 job.stop()
@@ -312,7 +317,7 @@ class Elastic(TestCase):
                 with subprocess.Popen([WEIR, "server", "--join", job.contact], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as joiner, \
                         contextlib.ExitStack() as whatever_happens:
                     whatever_happens.callback(joiner.kill)  # it may be stopped, and is waited for
-                    until = time.monotonic() + 30
+                    until = time.monotonic() + LIMIT_S
                     while len(self.shares(job.contact) or ()) < 2:
                         self.assertLess(time.monotonic(), until)
                         time.sleep(0.05)
@@ -323,8 +328,8 @@ class Elastic(TestCase):
                     job.process.send_signal(getattr(signal, name))
                     self.read_until(job.process, f"{name} received")
                     joiner.send_signal(signal.SIGCONT)
-                    out, err = joiner.communicate(timeout=60)
-                    job.process.communicate(timeout=60)
+                    out, err = joiner.communicate(timeout=LIMIT_S)
+                    job.process.communicate(timeout=LIMIT_S)
                 self.assertEqual((joiner.returncode, job.process.returncode), (code, code), out + err)
                 self.assertIn(f"weir: stopped by {name}: the training ended after pass", err)
                 self.assertNotIn("error", err)
@@ -374,7 +379,7 @@ class Rendezvous(TestCase):
     def test_a_stopped_rank_0_is_named_with_what_to_do(self):
         job = self.start_open()
         job.ranks[0].send_signal(signal.SIGSTOP)
-        with unittest.mock.patch.dict(os.environ, WEIR_JOIN_TIMEOUT_S="1"):
+        with unittest.mock.patch.dict(os.environ, WEIR_JOIN_TIMEOUT_S="3"):
             self.assert_fails(job.weir("status"), f"rank 0 at {job.at} took the connection", "SIGSTOP", "WEIR_JOIN_TIMEOUT_S")
         job.ranks[0].send_signal(signal.SIGCONT)
         self.assertEqual(job.servers(), [0])
@@ -385,7 +390,7 @@ class Rendezvous(TestCase):
         job.wait_until_balanced(0, 1)
         server.kill()
         for rank in job.ranks:
-            self.assertEqual(rank.wait(timeout=60), 1)
+            self.assertEqual(rank.wait(timeout=LIMIT_S), 1)
         # A worker whose request the connection took with it may name the shard, too.
         waits = r"(iteration \d+ cannot begin: task \d+ of client \d+: )?"
         says = rf"error: {waits}(shard 0 of )?server 1 \(rank 2, which joined later\) is gone[:;] it died,? or the network to it is cut; "
@@ -399,7 +404,7 @@ class Rendezvous(TestCase):
         server = self.joiner(job)
         job.wait_until_balanced(0, 1)
         server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual(server.returncode, 0, errors)
         self.assertEqual(job.servers(), [0])
         self.assertTrue(job.is_training())
@@ -411,7 +416,7 @@ class Rendezvous(TestCase):
         self.assertEqual(job.weir("leave", "--server", 0).returncode, 0)
         job.wait_until(lambda: job.servers() == [1])  # now it is the last one
         server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual(server.returncode, 143, errors)
         self.assertRegex(errors, r"--grace is over: this server ends, and has not handed over what it holds \(\d+ of \d+ segments, 100.0 % of the "
                                  r"parameters\): server 1 .*cannot leave")
@@ -426,7 +431,7 @@ class Rendezvous(TestCase):
         self.read_until(server, "it serves on, and asks again")
         time.sleep(2.5)  # it asks again and again, and says no more
         self.joiner(job)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual(server.returncode, 0, errors)
         self.assertNotIn("cannot leave", errors)
         self.assertEqual(job.servers(), [2])
@@ -442,7 +447,7 @@ class Rendezvous(TestCase):
         job.wait_until_balanced(0, 1)
         self.assertTrue(job.is_training())
         server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual(server.returncode, 0, errors)
         self.assertTrue(job.is_training())
 
@@ -456,7 +461,7 @@ class Rendezvous(TestCase):
         self.read_until(server, "cannot leave")  # it is told why it stays
         self.assertIsNone(server.poll())
         server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual(server.returncode, -signal.SIGINT, errors)
 
     def test_ctrl_c_twice_ends_a_server_that_hands_over(self):
@@ -470,7 +475,7 @@ class Rendezvous(TestCase):
             time.sleep(1.5)  # a second until it asks for its leave
             self.assertIsNone(server.poll())
             server.send_signal(signal.SIGINT)
-            _, errors = server.communicate(timeout=60)
+            _, errors = server.communicate(timeout=LIMIT_S)
             self.assertEqual(server.returncode, -signal.SIGINT, errors)
         finally:
             job.ranks[0].send_signal(signal.SIGCONT)
@@ -483,12 +488,14 @@ class Rendezvous(TestCase):
             time.sleep(0.005 * step)
             server.send_signal(signal.SIGSTOP)  # so that nothing more comes to it than what is on the way
             time.sleep(0.2)
-            holds = [entry for entry in job.status()["servers"] if entry["server"] != 0 and entry["share"] > 0]
+            for _ in range(3):  # rank 0 is not so busy that it has not looked at what was on the way
+                status = job.status()
+            holds = [entry for entry in status["servers"] if entry["server"] != 0 and entry["share"] > 0]
             if holds:  # it has all that it gets, and is in the job: it leaves in order
                 self.assertAlmostEqual(holds[0]["share"], 0.5, delta=SHARE_TOLERANCE / 2)
                 server.send_signal(signal.SIGCONT)
                 server.send_signal(signal.SIGTERM)
-                self.assertEqual(server.wait(timeout=60), 0)
+                self.assertEqual(server.wait(timeout=LIMIT_S), 0)
             else:
                 server.kill()
                 server.wait()
@@ -506,7 +513,7 @@ class Rendezvous(TestCase):
             self.skipTest("this user cannot make a mount namespace, in which the machine has less memory")
         job = self.start_open(bench="push", flags=("--table-mib", "128", "--min-bytes", "4096", "--max-bytes", "4096"))
         server = self.joiner(job, behind=poor)
-        _, errors = server.communicate(timeout=60)
+        _, errors = server.communicate(timeout=LIMIT_S)
         self.assertEqual(server.returncode, 1, errors)
         self.assertIn("this server has room for 20 MiB, but it would hold", errors)
         self.assertIn("give it a lower weight", errors)
@@ -530,7 +537,7 @@ class Rendezvous(TestCase):
                 job.wait_until_balanced(0, 1)
                 self.assertEqual(job.weir("leave", "--server", 0).returncode, 0)
                 (server if server_dies else job.ranks[1]).kill()
-                self.assertEqual(job.ranks[0].wait(timeout=60), 1)
+                self.assertEqual(job.ranks[0].wait(timeout=LIMIT_S), 1)
                 self.assertIn("weir: error: server 1 (rank 2" if server_dies else "worker 0 (rank 1) died", job.text())
 
     def test_the_loss_of_a_server_is_shown_and_ends_the_wait_for_it_to_leave(self):
@@ -543,7 +550,7 @@ class Rendezvous(TestCase):
             self.addCleanup(leave.kill)
             job.wait_until(lambda: any(entry["leaving"] for entry in job.status()["servers"]))
             server.kill()
-            _, errors = leave.communicate(timeout=60)
+            _, errors = leave.communicate(timeout=LIMIT_S)
         self.assertEqual(leave.returncode, 1, errors)
         self.assertRegex(errors, r"server 1 \(rank 2.*\) is gone; .*; [0-9.]+ % of the parameters are lost, because nobody else has them; start the job again; lost: keys [0-9]+ to .* of table '.*'")
         self.assertNotIn("stays", errors)

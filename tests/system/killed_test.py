@@ -148,12 +148,12 @@ class Killed(testing.Folder, unittest.TestCase):
 
     def test_a_worker_that_hangs_on_a_stopped_server_gives_up_at_the_deadline(self):
         for server in SERVERS:  # with the first one the manager has stopped, too
-            with self.subTest(f"server {server}"), self.job(*testing.ENDLESS, WEIR_DEADLINE_MS="2000") as job:
+            with self.subTest(f"server {server}"), self.job(*testing.ENDLESS) as job:
                 job.start_all()
                 self.assertTrue(job.until_training(), job.everything())
                 stop(job.pid(server))
                 for rank in WORKERS:  # the deadline, and 2 s for an answer to leave()
-                    self.assertEqual(job.wait(rank, 2 + 2 + SLOW_S), 1, job.everything())
+                    self.assertEqual(job.wait(rank, DEADLINE_S + 2 + SLOW_S), 1, job.everything())
                     self.assertRegex(job.err(rank), rf"error: .*(server {server}|rank {server}|shard)", job.everything())
                     self.assertNotIn("without leave()", job.err(rank))
 

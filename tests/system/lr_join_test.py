@@ -5,6 +5,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -65,6 +66,12 @@ class LrJoin(testing.Folder, unittest.TestCase):
         done = testing.run([self.WEIR, "status", "--json", f"127.0.0.1:{job.port}"], variables, testing.LIMIT_S)
         return json.loads(done.out) if done.code == 0 else None
 
+    def shown(self, job):
+        """The status of a job that runs."""
+        status = testing.answer_of(lambda: self.status(job))
+        self.assertIsNotNone(status, job.everything())
+        return status
+
     def until_sharing(self, job, workers):
         """Waits until these workers, and no others, share the work."""
         def share():
@@ -75,7 +82,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
     def until_more_workers(self, job, count):
         """Waits until there are more workers than that, and returns them."""
         self.assertTrue(job.until(lambda: len((self.status(job) or {"workers": ()})["workers"]) > count), job.everything())
-        return self.status(job)["workers"]
+        return self.shown(job)["workers"]
 
     def trains_on(self, job, rank):
         self.assertTrue(job.trains_on(rank), job.everything())
@@ -179,9 +186,14 @@ class LrJoin(testing.Folder, unittest.TestCase):
             self.begin(job)
             for _ in range(3):
                 self.trains_on(job, workers[0])
-            for rank in workers:
-                os.kill(job.pid(rank), signal.SIGTERM)
-                time.sleep(apart_s)
+            if apart_s == 0:  # all have the signal before one of them can do anything about it
+                for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+                    for rank in workers:
+                        os.kill(job.pid(rank), number)
+            else:
+                for rank in workers:
+                    os.kill(job.pid(rank), signal.SIGTERM)
+                    time.sleep(apart_s)
             codes = {rank: job.wait(rank) for rank in workers}
             self.assertEqual(sorted(codes.values()), [0, 0, 143], job.everything())
             self.assertEqual(job.wait(SERVER), 143, job.everything())
@@ -220,10 +232,10 @@ class LrJoin(testing.Folder, unittest.TestCase):
             job.start_all()
             self.assertTrue(job.until(lambda: all(job.takes_signals(rank) for rank in WORKERS)), job.everything())
             self.until_sharing(job, (0, 1))
-            for rank in WORKERS:  # the first one, which speaks for all as a rule, leaves first
-                os.kill(job.pid(rank), signal.SIGTERM)
-                time.sleep(0.2)
-            self.assertEqual([job.wait(rank) for rank in (SERVER, *WORKERS)], [143, 0, 143], job.everything())
+            os.kill(job.pid(WORKERS[0]), signal.SIGTERM)  # the first one, which speaks for all as a rule, leaves first
+            self.assertEqual(job.wait(WORKERS[0]), 0, job.everything())
+            os.kill(job.pid(WORKERS[1]), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in (SERVER, WORKERS[1])], [143, 143], job.everything())
             self.assertEqual(job.err(WORKERS[1]).count("stopped by SIGTERM: the training files were being read; nothing is written"), 1, job.everything())
             self.assertEqual(job.everything().count("stopped by"), 1, job.everything())
         self.assertFalse(os.path.exists(self.path("model.txt")))
@@ -235,7 +247,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
             self.assertEqual(job.wait(1), 0, job.everything())
             self.assertIn("worker 1 has left, and the others train on", job.err(1))
             self.assertIn("this server hands over what it holds", job.err(1))
-            self.assertEqual([server["server"] for server in self.status(job)["servers"]], [0])
+            self.assertEqual([server["server"] for server in self.shown(job)["servers"]], [0])
             self.until_sharing(job, (0,))
             self.trains_on(job, 0)
             os.kill(job.pid(0), signal.SIGTERM)
@@ -245,16 +257,26 @@ class LrJoin(testing.Folder, unittest.TestCase):
         with self.job(testing.endless(), *testing.ENDLESS, "--work-lease", "5") as job:
             self.begin(job)
             self.until_sharing(job, (0, 1))
-            shown = self.status(job)
+            shown = self.shown(job)
             workers = shown["workers"]
             self.assertEqual(sorted(workers[0]["pieces"] + workers[1]["pieces"]), list(range(shown["work"]["pieces"])))
-            self.assertTrue(all(worker["heard_ms"] < 2000 for worker in workers), workers)
+
+            def both_were_heard():
+                nonlocal workers
+                workers = self.shown(job)["workers"]
+                return all(worker["heard_ms"] < 2000 for worker in workers)
+
+            self.assertTrue(job.until(both_were_heard), workers)
             for worker in workers:  # a quarter more than asked for, as the manager counts
                 self.assertAlmostEqual(worker["heard_ms"] + worker["lease_left_ms"], 6250, delta=2)
             os.kill(job.pid(2), signal.SIGSTOP)
             self.until_sharing(job, (0,))
-            told = testing.run([self.WEIR, "status", f"127.0.0.1:{job.port}"], testing.clean_environment({}), testing.LIMIT_S).out
-            self.assertRegex(told, r"work: \d+ pieces, given out 2 times; worker 0: 0-\d+ \(lease: [56]\.\d s\)\n")
+
+            def told():
+                return testing.run([self.WEIR, "status", f"127.0.0.1:{job.port}"], testing.clean_environment({}), testing.LIMIT_S).out
+
+            line = r"work: \d+ pieces, given out 2 times; worker 0: 0-\d+ \(lease: [56]\.\d s\)\n"
+            self.assertTrue(job.until(lambda: re.search(line, told())), told())
             self.assertIn("worker 1 (rank 2) has shown no sign of life for 6 s (--work-lease) and counts as lost", job.err(SERVER))
             self.trains_on(job, 1)
             os.kill(job.pid(2), signal.SIGCONT)
@@ -298,13 +320,13 @@ class LrJoin(testing.Folder, unittest.TestCase):
                 self.trains_on(job, WORKERS[0])
                 joiner.process.kill()
                 self.until_sharing(job, (0, 1))
-            self.assertTrue(job.until(lambda: self.status(job)["tables"] == 6), f"{self.status(job)}\n{job.everything()}")
+            self.assertTrue(job.until(lambda: self.shown(job)["tables"] == 6), f"{self.status(job)}\n{job.everything()}")
             self.trains_on(job, WORKERS[0])
             os.kill(job.pid(SERVER), signal.SIGUSR1)
             self.assertTrue(job.until(lambda: "checkpoint 1 is in" in job.err(SERVER)), job.everything())
             shown = testing.run([self.WEIR, "checkpoint", "show", "--json", self.path("saved")], testing.clean_environment({}), testing.LIMIT_S)
             names = [table["table"] for table in json.loads(shown.out)["tables"]]
-            self.assertEqual(names, [f"lr{self.status(job)['work']['round']}.weights"])
+            self.assertEqual(names, [f"lr{self.shown(job)['work']['round']}.weights"])
             self.stop_training(job)
             self.assertEqual([job.wait(rank) for rank in range(3)], [143] * 3, job.everything())
 
@@ -316,7 +338,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
             server = Joiner(self.folder, [self.WEIR, "server", "--join", f"127.0.0.1:{job.port}"])
             self.addCleanup(server.process.kill)
             self.until_sharing(job, (0, 1, 2))
-            self.assertTrue(job.until(lambda: [one["server"] for one in self.status(job)["servers"]] == [0, 1]), job.everything())
+            self.assertTrue(job.until(lambda: [one["server"] for one in self.shown(job)["servers"]] == [0, 1]), job.everything())
             for rank in (SERVER, *WORKERS):
                 os.kill(job.pid(rank), signal.SIGUSR1)
                 wanted = "SIGUSR1 received: the job has no folder for checkpoints (--checkpoint DIR)" if rank == SERVER else no_manager
@@ -336,7 +358,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
         with self.job(testing.endless(), *testing.ENDLESS, reassign=False) as job:
             self.begin(job)
             self.refused(self.join(job), "--on-worker-loss stop", "must be reassign")
-            self.assertEqual(len(self.status(job)["workers"]), 2)
+            self.assertEqual(len(self.shown(job)["workers"]), 2)
             self.trains_on(job, WORKERS[0])
         bench = [self.WEIR, "bench", "delay", "--seconds", "1000", "--on-worker-loss", "continue"]
         with testing.Ranks(self.folder, bench, 2) as other:
@@ -367,7 +389,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
             os.rename(self.path("train.svm"), moved)
             self.refused(self.join(job), self.path("train.svm"), "--train")
             self.refused(self.join(job, "--train", moved, moved), "--train names 2 files, and that of the job 1")
-            self.assertEqual(self.status(job)["work"]["round"], 1)
+            self.assertEqual(self.shown(job)["work"]["round"], 1)
             self.join(job, "--train", moved)
             os.symlink(moved, self.path("train.svm"))  # the others read anew, too
             self.until_sharing(job, (0, 1, 2))

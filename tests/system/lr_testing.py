@@ -160,6 +160,22 @@ def optimum(rows, l1, sweeps=60):
     return objective(rows, weights, l1), weights
 
 
+def patiently(test):
+    """Runs test(join_timeout_s), which waits for a time limit of the program: first a short one, and if a busy machine was too
+    slow for that, longer ones."""
+    for join_timeout_s in ("2", "8"):
+        try:
+            return test(join_timeout_s)
+        except AssertionError as error:
+            print(f"again, with more time: {error}", flush=True)
+    return test("30")
+
+
+def answer_of(ask):
+    """What ask() returns, which is None as long as nobody answers: a job that runs is asked again if its machine is too busy."""
+    return next((answer for answer in (ask() for _ in range(4)) if answer is not None), None)
+
+
 def sanitized():
     """Whether the program is one with ASan, for which an address space has no limit that would mean anything."""
     return os.environ.get("WEIR_TEST_SANITIZED") == "1"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs with several managers, of which some are killed or stopped. Usage: managers_test.py PATH-OF-WEIR"""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import unittest
 import lr_testing as testing
 
 SERVERS, SIZE = 3, 5  # ranks 0, 1 and 2 have a server and a manager; ranks 3 and 4 work
-LEASE_MS = 3000 if testing.sanitized() else 1000  # a busy machine must not take a server for silent
+LEASE_MS = 3000  # a busy machine must not take a server for silent
 # Every rank has all: a server, a manager, and a worker that gives its work back.
 COLOCATED = ("--colocate", "--on-worker-loss", "reassign")
 # How the error of a worker begins when most managers are gone.
@@ -113,12 +114,19 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             os.kill(job.pid(0), signal.SIGSTOP)
             self.trains_on(job)
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
-            os.kill(job.pid(0), signal.SIGCONT)
-            self.assertTrue(job.until(lambda: "the manager in this process stays until the job is over" in job.err(0)), job.everything())
+            with contextlib.suppress(ProcessLookupError):  # a worker ended it: it was stopped while it wrote into the worker's memory
+                os.kill(job.pid(0), signal.SIGCONT)
+            stays = "the manager in this process stays until the job is over"
+            self.assertTrue(job.until(lambda: stays in job.err(0) or not job.running(0)), job.everything())
             self.trains_on(job)
             self.ends(job, (1, 2, 3, 4))
-            self.assertEqual(job.wait(0), 1, job.everything())
-            self.assertRegex(job.err(0), r"error: .*the job goes on without")
+            ended = job.wait(0)
+            self.assertIn(ended, (1, -signal.SIGKILL), job.everything())
+            if ended == 1:
+                self.assertIn(stays, job.err(0))
+                self.assertRegex(job.err(0), r"error: .*the job goes on without")
+            else:
+                self.assertRegex(job.everything(), r"shm: pid \d+ on this host was replaced, .* was ended \(SIGKILL\)")
 
     def test_a_worker_that_is_stopped_while_another_one_begins_to_lead_is_waited_for(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
@@ -135,10 +143,15 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.ready(job)
             for rank in (0, 1):
                 os.kill(job.pid(rank), signal.SIGSTOP)
-            done = self.weir("status", self.path("contact"))
-            self.assertEqual(done.code, 1, done.err)
-            self.assertIn("no manager of the job leads: 1 of 3 answered (rank 2), and 2 must reach each other", done.err)
-            self.assertIn("see whether the others (ranks 0, 1) run", done.err)
+            told = []
+
+            def is_told():
+                told.append(self.weir("status", self.path("contact")))  # which may give up before a busy machine's rank 2 has answered
+                return "no manager of the job leads: 1 of 3 answered (rank 2), and 2 must reach each other" in told[-1].err
+
+            self.assertTrue(job.until(is_told), told)
+            self.assertEqual(told[-1].code, 1)
+            self.assertIn("see whether the others (ranks 0, 1) run", told[-1].err)
             for rank in (0, 1):
                 os.kill(job.pid(rank), signal.SIGCONT)
             self.trains_on(job)
@@ -148,7 +161,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         for _ in range(30):
             with self.job(testing.endless(), *testing.ENDLESS, *NO_GRACE) as job:
                 self.ready(job)
-                if self.status()["managers"]["leader_rank"] == 0:
+                if testing.answer_of(self.status)["managers"]["leader_rank"] == 0:
                     continue  # who leads first is chance
                 os.kill(job.pid(0), signal.SIGTERM)
                 self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
@@ -165,12 +178,12 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         out, plot = self.path("out.json"), self.path("plot.svg")
         with self.job(testing.endless(), "--json", out, "--plot", plot, *testing.ENDLESS, *NO_GRACE) as job:
             self.ready(job)
-            first = self.leader()
+            first = testing.answer_of(self.leader)
             os.kill(job.pid(first), signal.SIGTERM)
             self.assertTrue(job.until(lambda: self.leader() not in (first, None)), job.everything())
-            second = self.leader()
+            second = testing.answer_of(self.leader)
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
-            self.assertNotIn(first, [server["rank"] for server in self.status()["servers"]])
+            self.assertNotIn(first, [server["rank"] for server in testing.answer_of(self.status)["servers"]])
             self.assertTrue(job.until(lambda: "the manager in this process stays until the job is over" in job.err(first)), job.everything())
             self.assertIn("this server hands over what it holds, and ends", job.err(first))
             self.trains_on(job)
@@ -224,7 +237,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def test_a_rank_that_has_left_ends_with_0_when_the_grace_is_over(self):
         with self.job(testing.endless(), *testing.ENDLESS, "--grace", "12", replicas=0) as job:
             self.ready(job)
-            first = self.leader()
+            first = testing.answer_of(self.leader)
             os.kill(job.pid(first), signal.SIGTERM)
             self.assertEqual(job.wait(first), 0, job.everything())
             self.assertIn("this process ends before the job, and with it one of its 3 managers", job.err(first))
@@ -235,10 +248,10 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def test_the_rank_that_leads_says_why_it_stays_if_no_other_manager_can(self):
         with self.job(testing.endless(), *testing.ENDLESS, *NO_GRACE) as job:
             self.ready(job)
-            dead = (self.leader() + 1) % SERVERS
+            dead = (testing.answer_of(self.leader) + 1) % SERVERS
             job.kill(dead)
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
-            first = self.leader()
+            first = testing.answer_of(self.leader)
             other = 3 - first - dead
             os.kill(job.pid(other), signal.SIGSTOP)  # most of them do not reach each other any more
             os.kill(job.pid(first), signal.SIGTERM)
@@ -328,7 +341,7 @@ class ManagersOnHosts(testing.ServersThatDie, testing.Folder, unittest.TestCase)
         with self.job("aabcc", "--replicas", "1", "--managers", "3") as job:
             self.assertTrue(job.until_training(), job.everything())
             self.assertTrue(job.until(lambda: self.has_copies(self.SERVERS)), job.everything())
-            status = self.status()
+            status = testing.answer_of(self.status)
             self.assertEqual([server["host"] for server in status["servers"]], ["node-a", "node-a", "node-b", "node-c"])
             self.assertIn(status["managers"]["leader_rank"], (0, 2, 3))
             self.assertEqual((status["managers"]["count"], status["managers"]["heard"]), (3, 3))
@@ -338,8 +351,8 @@ class ManagersOnHosts(testing.ServersThatDie, testing.Folder, unittest.TestCase)
                 job.processes[rank].kill()
             self.trains_on(job)
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
-            self.assertIn(self.status()["managers"]["leader_rank"], (2, 3))
-            self.assertTrue(job.until(lambda: self.status()["managers"]["heard"] == 2), self.status())
+            self.assertIn(testing.answer_of(self.status)["managers"]["leader_rank"], (2, 3))
+            self.assertTrue(job.until(lambda: testing.answer_of(self.status)["managers"]["heard"] == 2), self.status())
             self.assertRegex(self.weir("status", self.path("contact"), WEIR_TRANSPORT="tcp").out, r"managers: 3, of which rank \d leads, .*2 of them heard of")
             job.kill(2)
             self.assertEqual([job.wait(rank) for rank in (3, 4)], [1] * 2, job.everything())

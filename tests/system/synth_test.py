@@ -68,7 +68,7 @@ class Synth(unittest.TestCase):
         for flag in ("--examples", "--features", "--per-example", "--seed"):
             for value in ("-1", "99999999999999999999", "1.5", ""):
                 done = subprocess.run([WEIR, "synth", "--out", self.folder / "out", f"{flag}={value}"], capture_output=True, text=True,
-                                      timeout=20, check=False, preexec_fn=small_files)
+                                      timeout=60, check=False, preexec_fn=small_files)
                 self.assertEqual((done.returncode, self.names()), (2, []), f"{flag} {value}: {done.stderr}")
                 self.assertIn(flag, done.stderr)
 
