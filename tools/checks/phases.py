@@ -69,7 +69,7 @@ def asan(shop):
 
 def asan_system(shop):
     # Forked processes and killed ranks leave nothing to look for leaks in; each program by itself is looked at.
-    return run_suite(shop, "asan", ["system", "system-long"], 2, multiplier=5, seconds=1800, env={"WEIR_TEST_SANITIZED": "1"})
+    return run_suite(shop, "asan-system", ["system", "system-long"], 2, multiplier=5, seconds=1800, env={"WEIR_TEST_SANITIZED": "1"})
 
 
 def tsan(shop):
@@ -135,7 +135,7 @@ PHASES = {
         Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2), build="release", runs=WITH_ALL),
         Phase("system-long", "whole programs that wait for limits, or are killed many times", suite("system-long", 2), build="release", runs=WITH_ALL),
         Phase("histories", "four times as many histories", suite("unit", 2, MANY), TESTED, build="release", runs=WITH_ALL),
-        Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan", runs=WITH_ALL),
+        Phase("asan-system", "whole programs, built with ASan and UBSan", asan_system, TESTED, build="asan-system", runs=WITH_ALL),
         Phase("fuzz", "30 s of each fuzz target, guided by coverage", fuzz.each_for(30), TESTED, build="fuzz", runs=WITH_ALL),
         Phase("bench", "every benchmark briefly", benches, TESTED, build="release", runs=WITH_ALL),
         Phase("speed", "ratios to the limits beside recorded ones (information)", speed, TESTED, build="release", runs=WITH_ALL),

@@ -4,12 +4,11 @@
 import json
 import os
 import re
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 from remember import digest, tools_version, tree_files
-from workshop import Failure, Outcome
+from workshop import Failure, Outcome, of_suites
 
 # What a test that is a script may use, beside the programs that it is given.
 SCRIPTS = ("tests/system/", "tests/rxe/", "tools/")
@@ -47,13 +46,6 @@ def not_run_in(program):
     """The reasons why cases of a program were skipped, one for each case."""
     reasons = [reason.strip() for reason in NOT_RUN.findall(program.get("stdout") or "")]
     return reasons + [reason for _, reason in UNITTEST_SKIPPED.findall(program.get("stderr") or "")]
-
-
-def of_suites(folder, suites, names):
-    """The tests of `suites` in a build folder, or those of them that `names` lists, as meson describes them."""
-    listed = subprocess.run(["meson", "introspect", "--tests", folder], capture_output=True, text=True, check=True).stdout
-    wanted = {f"weir:{suite}" for suite in suites}
-    return [test for test in json.loads(listed) if wanted & set(test["suite"]) and (not names or test["name"] in names)]
 
 
 class Known:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by the phases: runs commands with a log and a time limit, and makes the build folders."""
 
+import json
 import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class Failure(Exception):
@@ -25,37 +26,38 @@ TOGETHER = ["-Dunity=on", "-Dunity_size=24"]
 # Reports of sanitizers name file and line with it, and it compiles faster than -g.
 LINES = "-gline-tables-only"
 SANITIZED = [*TOGETHER, "-Dbuildtype=debugoptimized", "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false", "-Dbenchmarks=disabled"]
+FUZZED = ["-Db_sanitize=address,undefined", "-Dfuzz=true"]
 # ASan finds accesses beyond an object.
-ASAN = ["-Db_sanitize=address,undefined", "-Dfuzz=true"]
 ASAN_FLAGS = f"{LINES} -fno-sanitize-recover=all -fno-sanitize=object-size"
 NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft")]
 
-# Tests of what has threads, of whole jobs, and of code that replaces an optional part. {test: program}
-THREADED = {
-    "base": "tests/base/base_test",
-    "pool": "tests/transport/pool/pool_test",
-    "shm": "tests/transport/shm/shm_test",
-    "tcp": "tests/transport/tcp/tcp_test",
-    "transport": "tests/transport/transport_test",
-    "conformance": "tests/transport/conformance_test",
-    "checkpoint": "tests/checkpoint/checkpoint_test",
-    "consensus": "tests/consensus/consensus_test",
-    "bootstrap": "tests/bootstrap/bootstrap_test",
-    "node": "tests/node/node_test",
-    "job": "tests/job/job_test",
-    "data": "tests/data/data_test",
-    "apps": "tests/apps/apps_test",
-    "limits": "tests/bench/limits_test",
-}
+# Tests of what has threads, of whole jobs, and of code that stands in for an optional part.
+THREADED = ("base", "pool", "shm", "tcp", "transport", "conformance", "checkpoint", "consensus", "bootstrap", "node", "job", "data", "apps", "limits")
 
-# Each build folder: the compiler, the options of meson, and the targets (none: all). Warnings are errors in all of them.
+
+@dataclass
+class Build:
+    """A build folder. Warnings are errors in all of them."""
+
+    compiler: dict
+    options: list  # of meson
+    suites: tuple = ()  # whose programs are built; none: all is built
+    names: tuple = ()  # of tests: those of `suites` alone
+    targets: tuple = ()  # beside them
+    folder: str = ""  # if not that of its own name
+
+
+ASAN = Build(CLANG, [*SANITIZED, *FUZZED, f"-Dcpp_args={ASAN_FLAGS}"], ("unit", "conformance"), targets=("fuzz-targets",))
 BUILDS = {
-    "release": ({"CXX": "g++"}, ["-Dbuildtype=release", *TOGETHER], []),
-    "asan": (CLANG, [*SANITIZED, *ASAN, f"-Dcpp_args={ASAN_FLAGS}"], []),
+    "release": Build({"CXX": "g++"}, ["-Dbuildtype=release", *TOGETHER]),
+    "asan": ASAN,
+    "asan-system": replace(ASAN, suites=("system", "system-long"), targets=(), folder="asan"),
     # Threads, and the code that stands in for optional parts, in one build: the same tests are about both.
-    "tsan": (CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}", *NO_OPTIONAL_PARTS], ["library", "tools/weir", *THREADED.values()]),
+    "tsan": Build(
+        CLANG, [*SANITIZED, "-Db_sanitize=thread", f"-Dcpp_args={LINES}", *NO_OPTIONAL_PARTS], ("unit", "conformance"), THREADED, ("library", "tools/weir")
+    ),
     # Coverage in all of the library guides the fuzzer. The other tests would be slower by it.
-    "fuzz": (CLANG, [*SANITIZED, *ASAN, f"-Dcpp_args={ASAN_FLAGS} -fsanitize=fuzzer-no-link"], ["fuzz-targets"]),
+    "fuzz": Build(CLANG, [*SANITIZED, *FUZZED, f"-Dcpp_args={ASAN_FLAGS} -fsanitize=fuzzer-no-link"], targets=("fuzz-targets",)),
 }
 
 # Background builds use the processor time that the phases leave. Where the kernel schedules whole sessions, autogroup lowers their
@@ -69,6 +71,19 @@ RUNTIME = {
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
+
+
+def of_suites(folder, suites, names=()):
+    """The tests of `suites` in a build folder, or those of them that `names` lists, as meson describes them."""
+    listed = subprocess.run(["meson", "introspect", "--tests", folder], capture_output=True, text=True, check=True).stdout
+    wanted = {f"weir:{suite}" for suite in suites}
+    return [test for test in json.loads(listed) if wanted & set(test["suite"]) and (not names or test["name"] in names)]
+
+
+def programs_of(folder, build):
+    """The targets of ninja that the tests of a build run."""
+    words = {word for test in of_suites(folder, build.suites, build.names) for word in test["cmd"]}
+    return sorted(os.path.relpath(word, folder) for word in words if word.startswith(f"{folder}/"))
 
 
 class Workshop:
@@ -141,17 +156,16 @@ class Workshop:
             self._kill(process)
 
     def _build(self, name):
-        compiler, options, targets = BUILDS[name]
-        folder, log = self.dir / f"build-{name}", f"build-{name}"
+        build = BUILDS[name]
+        folder, log = self.dir / f"build-{build.folder or name}", f"build-{name}"
         self.log_file(log).write_text("")
-        if self._ccache():
-            compiler = {**compiler, "CXX": f"ccache {compiler['CXX']}"}
-        setup = ["meson", "setup", folder, self.root, "-Dwerror=true", f"--prefix={self.dir / 'installed'}", *options]
+        compiler = {**build.compiler, "CXX": f"ccache {build.compiler['CXX']}"} if self._ccache() else build.compiler
+        setup = ["meson", "setup", folder, self.root, "-Dwerror=true", f"--prefix={self.dir / 'installed'}", *build.options]
         stamp, wanted = folder / ".set-up-as", " ".join(str(word) for word in [*compiler.values(), *setup])
         if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
             self.run([*BEHIND, *setup, *(["--wipe"] if (folder / "meson-private").exists() else [])], env=compiler, log=log)
             stamp.write_text(wanted)
-        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}", *targets], seconds=3000, env=compiler, log=log)
+        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}", *build.targets, *programs_of(folder, build)], seconds=3000, env=compiler, log=log)
         return folder
 
     def _ccache(self):
