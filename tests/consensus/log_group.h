@@ -32,6 +32,7 @@ using consensus::ReplicatedLog;
 struct LogFacts {
     std::map<uint64_t, uint64_t> applied;  ///< by index: the entry that some replica has applied
     std::map<uint64_t, uint64_t> leaders;  ///< by term
+    std::map<uint64_t, uint64_t> led_in;   ///< by index: the last of these terms by then
     std::vector<std::string> faults;
 
     void fault(std::string what) { faults.push_back(std::move(what)); }
@@ -85,11 +86,15 @@ public:
         const auto [found, is_first] = facts_.leaders.emplace(term, self_);
         if (!is_first && found->second != self_)
             facts_.fault(fmt::format("{} and {} lead in term {}", found->second, self_, term));
-        // What was committed before it led, it has applied.
-        for (const auto& [index, value] : facts_.applied)
-            if (const auto own = entries.find(index); own == entries.end() || own->second != value)
+        // What was committed before it led, it has applied. One that was paused may believe that it leads
+        // when another one has already committed more in a later term.
+        for (const auto& [index, value] : facts_.applied) {
+            const auto own = entries.find(index);
+            const bool is_same = own != entries.end() && own->second == value;
+            if (!is_same && facts_.led_in[index] <= term)
                 facts_.fault(fmt::format("replica {} leads in term {} without entry {}", self_,
                                          term, index));
+        }
     }
 
     void follow() override {
@@ -108,6 +113,8 @@ public:
 private:
     void check(uint64_t index, uint64_t value) {
         const auto [found, is_first] = facts_.applied.emplace(index, value);
+        if (is_first)
+            facts_.led_in[index] = facts_.leaders.empty() ? 0 : facts_.leaders.rbegin()->first;
         if (!is_first && found->second != value)
             facts_.fault(fmt::format("replica {} has {} at {}, and another has {}", self_, value,
                                      index, found->second));
