@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses includes of higher layers, and foreign headers outside of the folders that may use them.
+"""Refuses includes of higher layers, foreign headers outside of the folders that may use them, and folders of too many files.
 
 Usage: layers.py [ROOT [--markdown]]; ROOT: by default the tree of this script"""
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 # A layer may include itself and the layers named here; no other layer. tests, bench and tools may include every layer.
@@ -40,6 +41,7 @@ LAYERS = {
         "lib/server", "lib/worker", "lib/job", "lib/data", "lib/linalg", "lib",
     ),
 }
+FILES_MAX = 32  # of a folder; above it, what belongs together gets a folder of its own
 MADE = ("weir_features.h",)  # the build makes it; every layer may include it
 # {prefix of a foreign header: prefixes of the paths of files that may include it}
 VERBS = ("transport/verbs/", "tests/transport/verbs/")
@@ -76,6 +78,13 @@ def sources(root, *folders):
             yield path, path.relative_to(root).as_posix()
 
 
+def crowded(root):
+    counts = Counter(path.parent.relative_to(root).as_posix() for path, _ in sources(root, "lib", "transport", "tools", "bench", "tests"))
+    for folder, count in sorted(counts.items()):
+        if count > FILES_MAX:
+            yield f"{folder}: {count} files, more than {FILES_MAX}: give what belongs together a folder"
+
+
 def errors(root):
     for path, rel in sources(root, "lib", "transport", "tools", "bench", "tests"):
         for target in FOREIGN.findall(path.read_text()):
@@ -107,7 +116,7 @@ def main():
             print(f"| `{name}` | {in_words(below, above)} |")
             above.append(name)
         return 0
-    found = list(errors(root))
+    found = [*errors(root), *crowded(root)]
     print("\n".join(found))
     return 1 if found else 0
 

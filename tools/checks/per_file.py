@@ -7,8 +7,9 @@ import re
 import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from remember import ANY_INCLUDE, FileMemory, digest, tools_version, tree_files
+from remember import FileMemory, digest, tools_version, tree_files
 from workshop import Failure, Outcome
 
 NOISE = re.compile(r"^\d+ warnings generated\.\n", re.M)
@@ -60,18 +61,10 @@ def clang_format(shop):
 
 
 def clang_tidy(shop):
-    """Runs all checks of .clang-tidy except those of the static analyzer, which take three times as long as all others together, and
-    except one that unused_using() replaces."""
-    return tidy(shop, "--checks=-clang-analyzer-*,-misc-unused-using-decls")
-
-
-def analyze(shop):
-    return tidy(shop, "--checks=-*,clang-analyzer-*")
-
-
-def tidy(shop, checks):
-    """Checks all files of a folder, or of several small ones, as one file that includes them: clang-tidy spends most of its time on the
-    headers of the standard library."""
+    """Runs all checks of .clang-tidy except those of the static analyzer, which take three times as long as all others together and found
+    nothing, and except one that unused_using() replaces. It checks all files of a folder, or of several small ones, as one file that includes
+    them: clang-tidy spends most of its time on the headers of the standard library."""
+    checks = "--checks=-clang-analyzer-*,-misc-unused-using-decls"
     folder = shop.build("release")
     entries = compile_commands(shop.root, folder)
     built = {entry["file"] for entry in entries}
@@ -124,8 +117,7 @@ def unused_using(root):
 
 
 def headers_alone(shop):
-    """Every header must compile when it is the only one that a file includes. Headers that a built file includes first are known
-    to compile alone and are skipped."""
+    """Every header must compile when it is the only one that a file includes."""
     folder = shop.build("release")
     commands = compile_commands(shop.root, folder)
     if not commands:
@@ -133,25 +125,24 @@ def headers_alone(shop):
     words = include_and_define_words(commands)
     command = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{shop.root}", f"-I{folder}", *words, "-x", "c++", "-"]
     names = sources(shop.root, OURS, (".h",))
-    known = {first_include(shop.root / entry["file"]) for entry in commands}
-    outcome = check_files(shop, [name for name in names if name not in known], digest(tools_version(), *words), lambda name: (command, f'#include "{name}"\n'))
-    outcome.note += f"; {len(known.intersection(names))} more come first in a file that was built"
-    return outcome
-
-
-def first_include(path):
-    found = ANY_INCLUDE.search(path.read_bytes()) if path.exists() else None
-    return found[1].decode() if found else None
+    return check_files(shop, names, digest(tools_version(), *words), lambda name: (command, f'#include "{name}"\n'))
 
 
 def compile_commands(root, folder):
-    """The entries of meson's compile_commands.json, with file names relative to the root and absolute paths in flags."""
+    """The entries of meson's compile_commands.json, one for each source, with file names relative to the root and absolute paths in flags."""
     entries = []
     for entry in json.loads((folder / "compile_commands.json").read_text()):
         words = [absolute(word, entry["directory"]) for word in shlex.split(entry["command"])]
-        path = os.path.join(entry["directory"], entry["file"])
-        entries.append({"file": os.path.relpath(path, root), "words": words})
+        for path in sources_of(os.path.join(entry["directory"], entry["file"])):
+            entries.append({"file": os.path.relpath(path, root), "words": words})
     return entries
+
+
+def sources_of(path):
+    """The files that meson compiles as the one at `path`."""
+    if not re.search(r"-unity\d+\.cpp$", path):
+        return [path]
+    return [os.path.join(os.path.dirname(path), name) for name in re.findall(r'#include\s*[<"]([^">]+)[">]', Path(path).read_text())]
 
 
 def include_and_define_words(entries):

@@ -8,7 +8,6 @@ import re
 import subprocess
 from functools import lru_cache
 
-ANY_INCLUDE = re.compile(rb'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 

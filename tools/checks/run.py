@@ -26,7 +26,7 @@ def arguments():
     )
     parser.add_argument("phase", nargs="*", help="run these phases only (see --list); they run even if nothing changed")
     parser.add_argument("--list", action="store_true", help="print the phases and stop")
-    parser.add_argument("--all", action="store_true", help="also the long phases that repeat others under sanitizers, fuzz for longer or only measure; CI does")
+    parser.add_argument("--all", action="store_true", help="also the long phases; do so before a larger change is called finished")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--fresh", action="store_true", help="repeat every phase, also those that passed on the same files")
     parser.add_argument("--dir", type=Path, default=ROOT / ".check", help="folder for builds, logs and results (default: .check)")
@@ -85,8 +85,10 @@ def phases_of(runs):
 def main():
     chosen = arguments()
     if chosen.list:
-        for phase in PHASES.values():
-            print(f"{phase.name:12} {phase.about}" + (f" (only {phase.runs})" if phase.runs != ALWAYS else ""))
+        for runs in (ALWAYS, WITH_ALL):
+            print(f"{runs}:")
+            for phase in (phase for phase in PHASES.values() if phase.runs == runs):
+                print(f"  {phase.name:12} {phase.about}" + (f"\n{'':15}found so far: {phase.found}" if phase.found else ""))
         return 0
     names = chosen.phase or (QUICK if chosen.quick else phases_of({ALWAYS, WITH_ALL} if chosen.all else {ALWAYS}))
     memory = Memory(ROOT, chosen.dir.resolve() / "passed", lambda: tree_files(ROOT))
