@@ -23,7 +23,7 @@ namespace weir::test {
 TEST_SUITE("backup_history") {
     TEST_CASE("nothing is lost or done twice when servers die that hold something") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t count = testing::histories_or(800);
+        const uint64_t count = testing::histories_or(200);
         HistoryCounts counts;
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);

@@ -100,7 +100,7 @@ void run_checkpoints_with_managers(uint64_t histories) {
 TEST_SUITE("checkpoint_job") {
     TEST_CASE("jobs go on from what they had at one iteration, and between pushes, in any shape") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t histories = testing::histories_or(60);
+        const uint64_t histories = testing::histories_or(20);
         uint64_t named_again = 0;
         for (uint64_t seed = first; seed < first + histories; ++seed) {
             INFO("WEIR_SEED=" << seed);
@@ -114,7 +114,7 @@ TEST_SUITE("checkpoint_job") {
     TEST_CASE("a disk that fails or is slow costs a checkpoint at most, and no push") {
         const uint64_t first = testing::seed_or(1);
         const uint64_t histories =
-            (testing::histories_or(60) + 1) / 2;  // each takes three times as long
+            (testing::histories_or(20) + 1) / 2;  // each takes three times as long
         uint64_t failed_count = 0;
         for (uint64_t seed = first; seed < first + histories; ++seed) {
             INFO("WEIR_SEED=" << seed);
@@ -128,7 +128,7 @@ TEST_SUITE("checkpoint_job") {
     TEST_CASE("what servers do that die, stop, join and leave costs a checkpoint at most") {
         const uint64_t first = testing::seed_or(1);
         const uint64_t histories =
-            (testing::histories_or(60) + 2) / 3;  // each takes ten times as long
+            (testing::histories_or(20) + 2) / 3;  // each takes ten times as long
         for (uint64_t seed = first; seed < first + histories; ++seed) {
             INFO("WEIR_SEED=" << seed);
             CheckpointHistory(seed, {.of_servers = true, .of_disk = seed % 2 == 1}).run();
@@ -137,7 +137,7 @@ TEST_SUITE("checkpoint_job") {
 
     TEST_CASE(
         "managers that fail, cuts and clocks that drift cost a checkpoint at most, and no push") {
-        run_checkpoints_with_managers(testing::histories_or(45));
+        run_checkpoints_with_managers(testing::histories_or(15));
     }
 
     TEST_CASE("answers leave before a poll takes a step of a checkpoint") {

@@ -175,7 +175,7 @@ TEST_SUITE("cluster_history") {
         "every push is counted exactly once and every pull is explained, in thousands of "
         "histories") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t count = testing::histories_or(2000);
+        const uint64_t count = testing::histories_or(500);
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);
             History(seed).run(40);

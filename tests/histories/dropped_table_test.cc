@@ -496,7 +496,7 @@ TEST_SUITE("dropped tables") {
     TEST_CASE(
         "nothing of a dropped table stays, and nothing else is lost, whoever comes and goes") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t histories = testing::histories_or(120);
+        const uint64_t histories = testing::histories_or(60);
         DropCounts sum;
         for (uint64_t seed = first; seed < first + histories; ++seed) {
             INFO("WEIR_SEED=" << seed);

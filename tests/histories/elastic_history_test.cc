@@ -23,7 +23,7 @@ namespace weir::test {
 TEST_SUITE("elastic_history") {
     TEST_CASE("nothing is lost or done twice while servers and workers come and go") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t count = testing::histories_or(2000);
+        const uint64_t count = testing::histories_or(400);
         HistoryCounts counts;
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);

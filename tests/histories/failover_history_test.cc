@@ -269,7 +269,7 @@ private:
 TEST_SUITE("failover_history") {
     TEST_CASE("no acknowledged push is lost and none is done twice when servers are killed") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t count = testing::histories_or(800);
+        const uint64_t count = testing::histories_or(300);
         FailoverCounts counts;
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);

@@ -301,7 +301,7 @@ private:
 TEST_SUITE("loss") {
     TEST_CASE("when more servers die than there are copies, every call ends and says so") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t histories = testing::histories_or(200);
+        const uint64_t histories = testing::histories_or(60);
         LossCounts counts;
         for (uint64_t seed = first; seed < first + histories; ++seed) {
             INFO("run again with WEIR_SEED=" << seed << " WEIR_HISTORIES=1");

@@ -74,7 +74,7 @@ void run_history(uint64_t seed, ReassignCounts& counts) {
 TEST_SUITE("reassign_history") {
     TEST_CASE("workers go from round to round, and nothing is lost, while servers die with them") {
         const uint64_t first = testing::seed_or(1);
-        const uint64_t count = testing::histories_or(30);
+        const uint64_t count = testing::histories_or(15);
         ReassignCounts counts;
         for (uint64_t seed = first; seed < first + count; ++seed) {
             INFO("WEIR_SEED=" << seed);
