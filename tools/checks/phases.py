@@ -58,8 +58,8 @@ def suite(name, processes, env=None):
     return lambda shop: run_suite(shop, "release", [name], processes, env=env)
 
 
-# Sanitized programs are slow: fewer cycles of connect and close, and a quarter of the histories.
-SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES_SHARE": "0.25"}
+# Sanitized programs are slow: fewer cycles of connect and close, and a tenth of the histories.
+SLOW = {"WEIR_CONFORMANCE_CYCLES": "200", "WEIR_HISTORIES_SHARE": "0.1"}
 # All histories that once were in each check. tools/checks/planted says how many a fault needs.
 MANY = {"WEIR_HISTORIES_SHARE": "4"}
 
