@@ -17,7 +17,6 @@
 #include "bench/jobs/json.h"
 #include "lib/base/descriptor.h"
 #include "lib/base/json_text.h"
-#include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
 #include "lib/data/output_file.h"
 

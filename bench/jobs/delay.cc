@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <deque>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>

@@ -1,12 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
-// weir bench push and pull: dense tables, registered buffers, one size after the other.
+// SPDX-License-Identifier: Apache-2.0// weir bench push and pull: dense tables, registered buffers, one size after the other.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <optional>
 #include <thread>
-
-#include <fmt/core.h>
 
 #include "bench/jobs/work.h"
 #include "bench/limits/memory_work.h"

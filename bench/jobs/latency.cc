@@ -2,7 +2,6 @@
 // weir bench latency: small pushes, one at a time, against a flag that two threads pass to and
 // fro, or over tcp against a bare connection.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <thread>
 

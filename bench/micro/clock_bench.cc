@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a push pays for its range clock: the test of its first key and the new times. Times are of
 // one push.
-#include <algorithm>
 #include <vector>
 
 #include <benchmark/benchmark.h>

@@ -2,7 +2,6 @@
 // The tables of the store against the best that one core can do, without messages. Both are
 // measured by turns in the same run.
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "bench/limits/line_table.h"

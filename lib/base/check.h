@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
 /// \file
 /// WEIR_CHECK: tests what only a bug in Weir can make false. On in release builds too.
-
-#include <cstdint>
 
 namespace weir {
 

@@ -2,9 +2,7 @@
 /// \file
 /// Chooses the bootstrap by the flags and the environment that the launcher left.
 
-#include <algorithm>
 #include <charconv>
-#include <limits>
 #include <optional>
 
 #include <fmt/core.h>

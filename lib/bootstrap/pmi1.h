@@ -9,7 +9,6 @@
 #include "lib/base/clock.h"
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/bootstrap/pmi1_text.h"
-#include "lib/bootstrap/rendezvous/socket.h"
 
 namespace weir::boot {
 

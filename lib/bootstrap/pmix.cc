@@ -6,7 +6,6 @@
 #include "weir_features.h"
 
 #if WEIR_HAVE_PMIX
-#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <mutex>

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "lib/bootstrap/secret.h"
+// SPDX-License-Identifier: Apache-2.0#include "lib/bootstrap/secret.h"
 
 #include <cerrno>
 
@@ -9,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/bootstrap/rendezvous/socket.h"
 
 namespace weir {
 namespace {

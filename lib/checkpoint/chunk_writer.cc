@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/chunk_writer.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "lib/base/machine/pages.h"
 #include "lib/base/result.h"

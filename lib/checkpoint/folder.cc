@@ -5,7 +5,6 @@
 #include <charconv>
 #include <memory>
 #include <set>
-#include <utility>
 
 #include <fmt/core.h>
 

@@ -25,7 +25,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "lib/base/clock.h"

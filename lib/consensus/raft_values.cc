@@ -2,7 +2,6 @@
 #include "lib/consensus/raft_values.h"
 
 #include <cstring>
-#include <utility>
 
 #include <fmt/core.h>
 

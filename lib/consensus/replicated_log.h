@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "lib/base/clock.h"

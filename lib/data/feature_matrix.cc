@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/data/feature_matrix.h"
 
-#include <algorithm>
 #include <array>
 #include <numeric>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <string_view>
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>

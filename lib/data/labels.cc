@@ -5,7 +5,6 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include <fmt/core.h>

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/core.h>
 #include <pthread.h>

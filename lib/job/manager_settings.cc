@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/manager_settings.h"
 
-#include <algorithm>
 #include <cstddef>
 
 #include <fmt/core.h>

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <future>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "lib/base/log.h"
 #include "lib/wire/checkpoint_message.h"

@@ -6,7 +6,6 @@
 /// given up only when the job could not go on anyhow.
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/core.h>
 

@@ -10,7 +10,6 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
-#include <vector>
 
 #include "lib/base/clock.h"
 #include "lib/node/link.h"

@@ -12,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "lib/wire/frame.h"
 #include "transport/transport.h"
 
 namespace weir {

@@ -2,7 +2,6 @@
 #include "lib/node/lost_ranges.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 #include <vector>
 

@@ -4,7 +4,6 @@
 /// What is lost with servers of which there are no copies, as users of tables know it.
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 

@@ -5,7 +5,6 @@
 
 #include <fmt/core.h>
 
-#include "lib/ring/moves.h"
 #include "lib/ring/plan.h"
 
 namespace weir {

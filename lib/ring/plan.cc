@@ -2,7 +2,6 @@
 #include "lib/ring/plan.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "lib/ring/balance.h"
 #include "lib/ring/place_backups.h"

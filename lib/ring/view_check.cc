@@ -5,7 +5,6 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
 #include "lib/ring/view_error.h"
 

@@ -3,7 +3,6 @@
 /// The parts of a ViewChange. A part is a head and then records up to its end. A record is its kind
 /// (1 byte) and its fields; kinds ascend through all parts, and so do the keys of one kind.
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 

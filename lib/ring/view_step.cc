@@ -3,7 +3,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "lib/ring/view_check.h"
 #include "lib/ring/view_error.h"

@@ -4,7 +4,6 @@
 /// from one.
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/core.h>
 

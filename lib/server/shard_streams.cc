@@ -9,7 +9,6 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/log.h"
 #include "lib/server/shard.h"
 
 namespace weir {

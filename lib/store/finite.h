@@ -4,7 +4,6 @@
 /// all_finite: whether no value is a NaN or an infinity.
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "lib/key/value_type.h"

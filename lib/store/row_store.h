@@ -3,7 +3,6 @@
 /// \file
 /// RowStore: numbered rows of equal size that never move, and RowView: how a kernel reaches them.
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/task/task_graph.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>

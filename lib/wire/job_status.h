@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/wire/messages.h"
 #include "lib/wire/on_worker_loss.h"
 
 namespace weir {

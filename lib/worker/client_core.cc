@@ -2,14 +2,12 @@
 #include "lib/worker/client_core.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "lib/base/byte_codec.h"
-#include "lib/base/log.h"
 #include "lib/base/random.h"
 #include "lib/base/secret_seed.h"
 #include "lib/node/manager_names.h"

@@ -40,7 +40,6 @@
 #include "lib/wire/work_share.h"
 #include "lib/worker/calls/call_tasks.h"
 #include "lib/worker/calls/calls.h"
-#include "lib/worker/calls/fragments.h"
 #include "lib/worker/calls/held_failures.h"
 #include "lib/worker/calls/piece_order.h"
 #include "lib/worker/calls/pushed_iterations.h"

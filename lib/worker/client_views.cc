@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 
 #include "lib/worker/client_core.h"
+#include "lib/worker/fragments.h"
 
 namespace weir {
 

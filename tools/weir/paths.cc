@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <utility>
 #include <vector>
 
 #include <fcntl.h>

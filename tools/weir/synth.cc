@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/synth.h"
 
-#include <cstdio>
-
 #include <fmt/core.h>
 
 #include "lib/data/shortage.h"

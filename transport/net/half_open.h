@@ -11,7 +11,6 @@
 /// error, and connects again.
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>

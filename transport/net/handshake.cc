@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/net/handshake.h"
 
-#include <algorithm>
 #include <string>
 
 #include <fmt/core.h>

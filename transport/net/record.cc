@@ -2,7 +2,6 @@
 #include "transport/net/record.h"
 
 #include <algorithm>
-#include <bit>
 
 #include <fmt/core.h>
 

@@ -5,7 +5,6 @@
 /// outside of that memory, so that peers that write there cannot damage it.
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <span>
 

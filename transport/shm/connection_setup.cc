@@ -4,7 +4,6 @@
 /// peers begin.
 #include "transport/shm/connection_setup.h"
 
-#include <algorithm>
 #include <cerrno>
 
 #include <fmt/core.h>

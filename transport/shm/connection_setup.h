@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "transport/net/half_open.h"
 #include "transport/net/listener.h"

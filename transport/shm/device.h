@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "transport/shm/handshake.h"
 #include "transport/shm/hub.h"
 #include "transport/shm/memory/quiescence.h"
 #include "transport/shm/memory/regions.h"

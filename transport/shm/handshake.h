@@ -19,8 +19,6 @@
 /// Anything else ends the handshake with an error that says what came.
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 
 #include "lib/base/result.h"
 #include "transport/net/handshake.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "lib/base/check.h"
-#include "transport/sim/device.h"
 #include "transport/sim/endpoint.h"
 
 namespace weir::transport::sim {

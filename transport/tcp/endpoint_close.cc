@@ -3,7 +3,6 @@
 /// TcpEndpoint: how connections end. In an orderly end everything posted completes, each side
 /// sends a Bye behind all that it has sent, and the socket is closed when both Byes are there.
 
-#include <algorithm>
 #include <array>
 
 #include <fmt/core.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/device.h"
 
-#include <cerrno>
-
 #include <fcntl.h>
 #include <sys/eventfd.h>
 

@@ -7,7 +7,6 @@
 
 #include "transport/address_parts.h"
 #include "transport/verbs/endpoint_limits.h"
-#include "transport/verbs/verbs.h"
 
 namespace weir::transport::verbs {
 

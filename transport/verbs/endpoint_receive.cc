@@ -8,7 +8,6 @@
 #include <fmt/core.h>
 
 #include "transport/verbs/endpoint.h"
-#include "transport/verbs/endpoint_limits.h"
 
 namespace weir::transport::verbs {
 

@@ -4,7 +4,6 @@
 /// RingSpace: the free and used space of a ring in which messages wait until the device has sent
 /// them. Space is taken and given back in the same order.
 
-#include <cstddef>
 #include <cstdint>
 
 #include "lib/base/check.h"

@@ -2,7 +2,6 @@
 #include "bench/jobs/elastic/elastic.h"
 
 #include <array>
-#include <utility>
 #include <vector>
 
 #include <fmt/core.h>

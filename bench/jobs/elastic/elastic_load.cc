@@ -2,7 +2,6 @@
 #include "bench/jobs/elastic/elastic_load.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "bench/jobs/work.h"
 

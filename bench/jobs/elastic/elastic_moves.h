@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "lib/base/config.h"
 #include "lib/base/result.h"
 #include "lib/job/operator_connection.h"
-#include "lib/wire/job_status.h"
 
 namespace weir::bench {
 

@@ -16,7 +16,6 @@
 #include "lib/base/random.h"
 #include "lib/base/result.h"
 #include "lib/job/operator_connection.h"
-#include "lib/wire/job_status.h"
 
 namespace weir::bench {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr/client_exchange.h"
 
-#include <chrono>
-
 #include <fmt/core.h>
 
 #include "lib/base/prox.h"

@@ -2,7 +2,6 @@
 /// \file
 /// LrSolver: one pass over all features, block by block.
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "lib/base/clock.h"
+#include "lib/base/host_port.h"
 #include "lib/bootstrap/bootstrap.h"
-#include "lib/bootstrap/rendezvous/socket.h"
 #include "transport/net/secret.h"
 
 namespace weir::boot {

@@ -2,7 +2,6 @@
 #include "lib/bootstrap/rendezvous/rendezvous_client.h"
 
 #include <algorithm>
-#include <cerrno>
 
 #include <fmt/core.h>
 #include <poll.h>

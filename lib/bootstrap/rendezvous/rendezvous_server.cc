@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/bootstrap/rendezvous/rendezvous_server.h"
 
-#include <algorithm>
-#include <optional>
-
 #include <fmt/core.h>
 
 #include "lib/base/log.h"

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "lib/base/check.h"
 #include "lib/base/counted.h"
 #include "lib/ring/copy_order.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/core.h>
 #include <sys/epoll.h>
 
 #include "lib/base/log.h"

@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "lib/checkpoint/choose.h"
+#include "lib/checkpoint/range_reader.h"
 
 namespace weir {
 

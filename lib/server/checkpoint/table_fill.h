@@ -11,7 +11,6 @@
 
 #include "lib/base/result.h"
 #include "lib/checkpoint/disk_queue.h"
-#include "lib/checkpoint/range_reader.h"
 #include "lib/key/position_set.h"
 #include "lib/store/table.h"
 

@@ -7,8 +7,6 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/check.h"
-
 namespace weir {
 namespace {
 

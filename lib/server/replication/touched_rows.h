@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "lib/key/key_range.h"

@@ -2,7 +2,6 @@
 #include "lib/server/requests/touched_lists.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace weir {
 namespace {

@@ -3,7 +3,6 @@
 /// \file
 /// KeyIndex: finds the row of each key of a sparse table.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -3,7 +3,6 @@
 /// \file
 /// The rules that Weir brings. lib/store/rules/rules.h says what they do.
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>

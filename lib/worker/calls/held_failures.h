@@ -3,7 +3,6 @@
 /// \file
 /// HeldFailures: answers that say that another worker died or gave up, held back for a moment.
 
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/core.h>

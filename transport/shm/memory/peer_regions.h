@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lib/base/descriptor.h"
 #include "lib/base/result.h"
 #include "transport/shm/memory/shared_memory.h"
 #include "transport/transport.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/memory/quiescence.h"
 
-#include <algorithm>
 #include <thread>
 
 #include "lib/base/clock.h"

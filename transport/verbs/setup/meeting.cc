@@ -7,7 +7,6 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
-#include "transport/verbs/endpoint_limits.h"
 #include "transport/verbs/queue_pair.h"
 
 namespace weir::transport::verbs {

@@ -4,8 +4,6 @@
 /// Meeting: sets connections up, from the first packet on the side channel until the queue pairs
 /// are up. Afterwards it takes what the peer sends on the side channel.
 
-#include <string>
-
 #include "transport/net/acceptor.h"
 #include "transport/net/watcher.h"
 #include "transport/verbs/connection_table.h"

@@ -2,7 +2,6 @@
 /// \file
 /// Meeting: the connections that peers begin.
 
-#include "transport/verbs/endpoint_limits.h"
 #include "transport/verbs/setup/meeting.h"
 
 namespace weir::transport::verbs {
