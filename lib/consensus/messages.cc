@@ -9,15 +9,13 @@
 namespace weir::consensus {
 namespace {
 
-/// The numbers travel on the wire: add at the end, never reuse.
+/// The numbers travel on the wire: add at the end, never reuse. 6 and 7 are spent.
 enum class MessageKind : uint8_t {
     kAskVote = 1,
     kVote = 2,
     kAppend = 3,
     kAppended = 4,
     kInstall = 5,
-    kAskTerm = 6,
-    kTerm = 7,
     kTakeOver = 8,
 };
 
@@ -51,14 +49,6 @@ void write_body(ByteWriter& to, const Appended& appended) {
 void write_body(ByteWriter& to, const Install& install) {
     to.number(MessageKind::kInstall).number(install.term);
     to.number(install.snapshot.index).number(install.snapshot.term).raw(install.snapshot.bytes);
-}
-
-void write_body(ByteWriter& to, const AskTerm& ask) {
-    to.number(MessageKind::kAskTerm).number(ask.term).number(ask.round);
-}
-
-void write_body(ByteWriter& to, const Term& term) {
-    to.number(MessageKind::kTerm).number(term.term).number(term.round);
 }
 
 void write_body(ByteWriter& to, const TakeOver& take_over) {
@@ -139,19 +129,6 @@ bool read_body(ByteReader& from, Install& install) {
            bytes.size() <= kSnapshotBytesMax;
 }
 
-bool read_body(ByteReader& from, AskTerm& ask) {
-    ask.term = from.number<uint64_t>();
-    ask.round = from.number<uint64_t>();
-    return is_term(ask.term);
-}
-
-/// 0: it has not been in any term.
-bool read_body(ByteReader& from, Term& term) {
-    term.term = from.number<uint64_t>();
-    term.round = from.number<uint64_t>();
-    return term.term < kNumberMax;
-}
-
 bool read_body(ByteReader& from, TakeOver& take_over) {
     take_over.term = from.number<uint64_t>();
     take_over.last_index = from.number<uint64_t>();
@@ -183,8 +160,6 @@ std::optional<Message> decode_message(std::span<const std::byte> bytes) {
         case MessageKind::kAppend: return read_message<Append>(from);
         case MessageKind::kAppended: return read_message<Appended>(from);
         case MessageKind::kInstall: return read_message<Install>(from);
-        case MessageKind::kAskTerm: return read_message<AskTerm>(from);
-        case MessageKind::kTerm: return read_message<Term>(from);
         case MessageKind::kTakeOver: return read_message<TakeOver>(from);
     }
     return std::nullopt;

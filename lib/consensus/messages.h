@@ -62,19 +62,6 @@ struct Install {
     friend bool operator==(const Install&, const Install&) = default;
 };
 
-/// The leader of `term` asks whether the receiver knows of no later one.
-struct AskTerm {
-    uint64_t term = 0;
-    uint64_t round = 0;
-    friend bool operator==(const AskTerm&, const AskTerm&) = default;
-};
-
-struct Term {
-    uint64_t term = 0;  ///< in which the sender is
-    uint64_t round = 0;
-    friend bool operator==(const Term&, const Term&) = default;
-};
-
 /// The leader of `term` hands over to the receiver, if that has the leader's log: it is to be elected at once.
 struct TakeOver {
     uint64_t term = 0;
@@ -83,7 +70,7 @@ struct TakeOver {
     friend bool operator==(const TakeOver&, const TakeOver&) = default;
 };
 
-using Message = std::variant<AskVote, Vote, Append, Appended, Install, AskTerm, Term, TakeOver>;
+using Message = std::variant<AskVote, Vote, Append, Appended, Install, TakeOver>;
 
 /// The longest message.
 inline constexpr size_t kMessageBytesMax = size_t{256} << 20;

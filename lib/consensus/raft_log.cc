@@ -89,16 +89,9 @@ bool RaftLog::take(uint64_t sender, std::span<const std::byte> bytes) {
     std::optional<Message> message = decode_message(bytes);
     if (!message) return false;
     heard_ns_[sender] = clock_.now_ns();
-    if (const auto* const ask = std::get_if<AskTerm>(&*message)) {
-        answer(sender, *ask);
-    } else if (const auto* const term = std::get_if<Term>(&*message)) {
-        note(sender, *term);
-    } else {
-        const bool is_right = io_.deliver(raft_, sender, *std::move(message));
-        settle();
-        return is_right;
-    }
-    return true;
+    const bool is_right = io_.deliver(raft_, sender, *std::move(message));
+    settle();
+    return is_right;
 }
 
 void RaftLog::tick_if_due(uint64_t now_ns) {
@@ -107,7 +100,6 @@ void RaftLog::tick_if_due(uint64_t now_ns) {
     io_.tick();
     settle();
     if (leads_in_term_ != 0 && !is_ready_ && !has_barrier_) begin_to_lead();
-    if (is_ready_ && confirmed_round() < round_) send_round();
 }
 
 void RaftLog::settle() {
@@ -140,7 +132,6 @@ void RaftLog::notice_leadership() {
 /// libraft takes no barrier while it still has a hand-over of an earlier term; it forgets that by and by.
 /// Each tick tries again.
 void RaftLog::begin_to_lead() {
-    answered_.clear();
     auto* const request = new Request{this, {}, {}, leads_in_term_};
     request->barrier.data = request;
     has_barrier_ = true;
@@ -279,42 +270,6 @@ bool RaftLog::hand_over(uint64_t replica) {
     if (rv != 0) is_handing_over_ = false;
     settle();
     return rv == 0;
-}
-
-std::optional<uint64_t> RaftLog::begin_round() {
-    if (!is_ready_) return std::nullopt;
-    ++round_;
-    send_round();
-    return round_;
-}
-
-void RaftLog::send_round() {
-    const std::vector<std::byte> ask = encode_message(AskTerm{leads_in_term_, round_});
-    for (const Member& member : options_.members)
-        // If it cannot be sent now, the next tick sends it again.
-        if (member.id != options_.self) (void)peers_.send(member.id, ask);
-}
-
-void RaftLog::answer(uint64_t sender, const AskTerm& ask) {
-    (void)peers_.send(sender, encode_message(Term{raft_.current_term, ask.round}));
-}
-
-void RaftLog::note(uint64_t sender, const Term& term) {
-    if (!is_ready_ || term.term != leads_in_term_ || term.round > round_) return;
-    uint64_t& answered = answered_[sender];
-    answered = std::max(answered, term.round);
-}
-
-uint64_t RaftLog::confirmed_round() const noexcept {
-    if (!is_ready_) return 0;
-    const size_t others_needed = options_.members.size() / 2;
-    if (others_needed == 0) return round_;
-    if (answered_.size() < others_needed) return 0;
-    std::vector<uint64_t> rounds;
-    for (const auto& [replica, round] : answered_)
-        rounds.push_back(round);
-    std::ranges::sort(rounds, std::ranges::greater{});
-    return rounds[others_needed - 1];
 }
 
 size_t RaftLog::heard_count() const {

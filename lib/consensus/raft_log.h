@@ -28,8 +28,6 @@ public:
             const Clock& clock, Replicated& replicated);
     RaftLog(const RaftLog&) = delete;
     RaftLog& operator=(const RaftLog&) = delete;
-    RaftLog(RaftLog&&) = delete;
-    RaftLog& operator=(RaftLog&&) = delete;
     ~RaftLog() override;
 
     void start();
@@ -43,8 +41,6 @@ public:
 
     [[nodiscard]] bool is_handing_over() const noexcept override { return is_handing_over_; }
 
-    [[nodiscard]] std::optional<uint64_t> begin_round() override;
-    [[nodiscard]] uint64_t confirmed_round() const noexcept override;
     [[nodiscard]] size_t heard_count() const override;
 
     [[nodiscard]] bool finished() const noexcept override { return is_finished_; }
@@ -61,9 +57,6 @@ private:
     };
 
     [[nodiscard]] bool take(uint64_t sender, std::span<const std::byte> bytes);
-    void answer(uint64_t sender, const AskTerm& ask);
-    void note(uint64_t sender, const Term& term);
-    void send_round();
     void tick_if_due(uint64_t now_ns);
     /// To be called after each call of libraft that may do anything: everything that it has started ends, and a
     /// change of its state is noticed.
@@ -104,9 +97,6 @@ private:
     struct raft_transfer transfer_ {};  ///< of hand_over(); libraft has it while is_handing_over_
 
     bool is_handing_over_ = false;  ///< libraft takes no entries
-
-    uint64_t round_ = 0;                               ///< the last one that began
-    std::unordered_map<uint64_t, uint64_t> answered_;  ///< by replica: its last round of this term
 
     std::unordered_map<uint64_t, uint64_t> heard_ns_;  ///< by replica: when it sent something last
 

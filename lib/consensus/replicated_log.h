@@ -102,13 +102,6 @@ public:
     [[nodiscard]] virtual bool hand_over(uint64_t replica) = 0;
     [[nodiscard]] virtual bool is_handing_over() const noexcept = 0;
 
-    /// Asks the others whether they know of a later leader. Returns the number of the round; nullopt if this
-    /// replica is not ready.
-    [[nodiscard]] virtual std::optional<uint64_t> begin_round() = 0;
-    /// When the round with this number began, no other replica was or had been the leader of a later term.
-    /// 0 if none is confirmed since lead().
-    [[nodiscard]] virtual uint64_t confirmed_round() const noexcept = 0;
-
     /// How many members were heard of within kHeardNs, with this one. For people.
     [[nodiscard]] virtual size_t heard_count() const = 0;
     static constexpr uint64_t kHeardNs = kSecond;

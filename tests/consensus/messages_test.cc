@@ -28,8 +28,6 @@ std::vector<Message> one_of_each() {
             Append{3, 9, 2, 8, {}},
             Appended{3, 2, 1},
             Install{4, {100, 3, some_bytes(5)}},
-            AskTerm{4, 17},
-            Term{4, 17},
             AskVote{5, 4, 3, false, true},
             TakeOver{4, 9, 3}};
 }
