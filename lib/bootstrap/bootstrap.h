@@ -36,8 +36,6 @@ public:
 
     [[nodiscard]] virtual uint32_t rank() const noexcept = 0;
     [[nodiscard]] virtual uint32_t size() const noexcept = 0;
-    /// Number of this rank among those of its host; valid after the first exchange().
-    [[nodiscard]] virtual uint32_t local_rank() const noexcept = 0;
     /// "PMIx", "PMI-1", "rendezvous" or "in-process".
     [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 

@@ -31,9 +31,6 @@ constexpr RankVariables kRankVariables[] = {
     {"a PMI launcher", "PMI_RANK", "PMI_SIZE"},
 };
 
-constexpr std::string_view kLocalRankVariables[] = {"MPI_LOCALRANKID", "SLURM_LOCALID",
-                                                    "OMPI_COMM_WORLD_LOCAL_RANK"};
-
 Result<std::optional<uint32_t>> launcher_number(const Environment& environment,
                                                 std::string_view name) {
     const std::string_view text = environment.get(name);
@@ -92,7 +89,6 @@ Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const P
     if (const std::string path(config.text("WEIR_SECRET_FILE")); !path.empty()) {
         WEIR_ASSIGN(options.secret, read_secret_file(path));
     }
-    options.host_id = boot::this_host_id();
     return boot::make_rendezvous(std::move(options), clock);
 }
 
@@ -109,13 +105,7 @@ Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& 
                         "unset PMI_FD, or start under mpiexec or srun",
                         environment.get("PMI_RANK"), environment.get("PMI_SIZE")));
     }
-    boot::Pmi1Options options{.fd = static_cast<int>(*fd), .rank = *rank, .size = *size};
-    for (const std::string_view name : kLocalRankVariables) {
-        WEIR_ASSIGN(const auto local, launcher_number(environment, name));
-        if (!local) continue;
-        options.local_rank = *local;
-        break;
-    }
+    const boot::Pmi1Options options{.fd = static_cast<int>(*fd), .rank = *rank, .size = *size};
     return boot::Pmi1Bootstrap::open(options, clock, deadline_ns);
 }
 

@@ -66,7 +66,7 @@ Status get_secret(Bootstrap& bootstrap, JobIdentity& identity, const std::string
 
 Result<JobIdentity> exchange_identity(Bootstrap& bootstrap, std::string manager_address,
                                       uint64_t deadline_ns, const std::string& secret_file) {
-    JobIdentity identity{.rank = bootstrap.rank(), .size = bootstrap.size()};
+    JobIdentity identity{.rank = bootstrap.rank()};
     if (!secret_file.empty()) {
         WEIR_ASSIGN(identity.secret, read_secret_file(secret_file));
     }
@@ -76,7 +76,6 @@ Result<JobIdentity> exchange_identity(Bootstrap& bootstrap, std::string manager_
         WEIR_TRY(put_identity(bootstrap, identity, !secret_file.empty()));
     }
     WEIR_TRY(bootstrap.exchange(deadline_ns));
-    identity.local_rank = bootstrap.local_rank();
     if (identity.rank != 0) {
         WEIR_ASSIGN(identity.manager_address, bootstrap.get(0, kManagerKey));
         WEIR_TRY(get_secret(bootstrap, identity, secret_file));

@@ -14,8 +14,6 @@ namespace weir {
 
 struct JobIdentity {
     uint32_t rank = 0;
-    uint32_t size = 1;
-    uint32_t local_rank = 0;
     transport::Secret secret{};
     std::string manager_address = {};  ///< as rank 0 passed it to exchange_identity()
 };

@@ -12,12 +12,11 @@
 
 namespace weir::boot {
 
-/// The values of PMI_FD, PMI_RANK, PMI_SIZE and the launcher's variable for the local rank.
+/// The values of PMI_FD, PMI_RANK and PMI_SIZE.
 struct Pmi1Options {
     int fd = -1;
     uint32_t rank = 0;
     uint32_t size = 1;
-    uint32_t local_rank = 0;
 };
 
 /// Sends one request at a time and waits for its answer. If the socket closes before the rank has
@@ -36,8 +35,6 @@ public:
     [[nodiscard]] uint32_t rank() const noexcept override { return options_.rank; }
 
     [[nodiscard]] uint32_t size() const noexcept override { return options_.size; }
-
-    [[nodiscard]] uint32_t local_rank() const noexcept override { return options_.local_rank; }
 
     [[nodiscard]] std::string_view name() const noexcept override { return "PMI-1"; }
 

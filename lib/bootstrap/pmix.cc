@@ -149,15 +149,12 @@ public:
             return Error(Errc::kProtocol,
                          fmt::format("PMIx: rank {} in a job of {}", self_.rank, size_));
         }
-        if (auto local = job_number(self_, PMIX_LOCAL_RANK)) local_rank_ = *local;
         return {};
     }
 
     [[nodiscard]] uint32_t rank() const noexcept override { return self_.rank; }
 
     [[nodiscard]] uint32_t size() const noexcept override { return size_; }
-
-    [[nodiscard]] uint32_t local_rank() const noexcept override { return local_rank_; }
 
     [[nodiscard]] std::string_view name() const noexcept override { return "PMIx"; }
 
@@ -178,7 +175,6 @@ private:
     const Clock& clock_;
     pmix_proc_t self_;
     uint32_t size_ = 1;
-    uint32_t local_rank_ = 0;
     bool exchanged_ = false;
     bool over_ = false;
 };

@@ -97,7 +97,7 @@ Status run(const Arguments& arguments) {
     // a second round, as a program with more to say would use it
     WEIR_TRY(bootstrap->put("second", std::to_string(identity.rank)));
     WEIR_TRY(bootstrap->exchange(deadline_ns));
-    const uint32_t last = identity.size - 1;
+    const uint32_t last = bootstrap->size() - 1;
     WEIR_ASSIGN(const std::string second, bootstrap->get(last, "second"));
     if (second != std::to_string(last)) {
         return Error(Errc::kProtocol, "the second round arrived changed");
@@ -108,9 +108,8 @@ Status run(const Arguments& arguments) {
         secret_hash = mix64(secret_hash + static_cast<uint64_t>(b) + 1);
     }
     const std::string line =
-        fmt::format("probe name={} rank={} size={} local_rank={} manager={} secret={:016x}\n",
-                    bootstrap->name(), identity.rank, identity.size, identity.local_rank,
-                    identity.manager_address, secret_hash);
+        fmt::format("probe name={} rank={} size={} manager={} secret={:016x}\n", bootstrap->name(),
+                    identity.rank, bootstrap->size(), identity.manager_address, secret_hash);
     if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) return Error(Errc::kIo, "stdout");
     if (!arguments.die.empty()) {
         if (arguments.die == std::to_string(identity.rank)) (void)::raise(SIGKILL);

@@ -45,7 +45,6 @@ inline std::unique_ptr<RendezvousServer> open_server(uint32_t size,
                                                      uint16_t port = 0) {
     RendezvousOptions options{.at = {"127.0.0.1", port}, .size = size};
     options.secret = secret;
-    options.host_id = "host-a";
     auto server = RendezvousServer::open(std::move(options), clock);
     REQUIRE(server);
     return std::move(server).value();
@@ -56,20 +55,15 @@ struct Other {
     uint32_t rank = 1;
     uint32_t size = 2;
     std::optional<transport::Secret> secret = {};
-    std::string host_id = "host-a";
     uint64_t wait_s = 20;
 };
 
-inline Status run_other(uint16_t port, const Other& other, uint32_t* local_rank = nullptr) {
-    RendezvousClient client({.at = {"127.0.0.1", port},
-                             .rank = other.rank,
-                             .size = other.size,
-                             .secret = other.secret,
-                             .host_id = other.host_id},
-                            kClock);
+inline Status run_other(uint16_t port, const Other& other) {
+    RendezvousClient client(
+        {.at = {"127.0.0.1", port}, .rank = other.rank, .size = other.size, .secret = other.secret},
+        kClock);
     WEIR_TRY(client.put("name", fmt::format("rank-{}", other.rank)));
     WEIR_TRY(client.exchange(in_s(other.wait_s)));
-    if (local_rank != nullptr) *local_rank = client.local_rank();
     for (uint32_t rank = 0; rank < other.size; ++rank) {
         WEIR_ASSIGN(const std::string name, client.get(rank, "name"));
         if (name != fmt::format("rank-{}", rank)) return Error(Errc::kProtocol, "changed");

@@ -25,8 +25,6 @@ public:
 
     [[nodiscard]] uint32_t size() const noexcept override { return 3; }
 
-    [[nodiscard]] uint32_t local_rank() const noexcept override { return 0; }
-
     [[nodiscard]] std::string_view name() const noexcept override { return "three ranks"; }
 
     Status put(std::string_view /*key*/, std::string_view value) override {

@@ -20,7 +20,6 @@ struct RendezvousOptions {
     uint32_t rank = 0;
     uint32_t size = 1;
     std::optional<transport::Secret> secret = {};  ///< none: any process that can connect may join
-    std::string host_id = {};  ///< equal on ranks of one host; see this_host_id()
 };
 
 /// Makes a rank of a rendezvous. Rank 0 listens from here on; the others connect in their first

@@ -46,8 +46,7 @@ Status RendezvousClient::exchange(uint64_t deadline_ns) {
 }
 
 Status RendezvousClient::join(uint64_t deadline_ns) {
-    const RendezvousHello hello{
-        .rank = options_.rank, .size = options_.size, .host = options_.host_id};
+    const RendezvousHello hello{.rank = options_.rank, .size = options_.size};
     for (;;) {
         Status status = call_.connect(hello, deadline_ns);
         if (status) return {};
@@ -91,7 +90,6 @@ Status RendezvousClient::commit_and_wait(uint64_t deadline_ns) {
             return Error(Errc::kCancelled, fmt::format("rendezvous: rank 0 at {} gave up: {}",
                                                        call_.at(), message->text));
         } else if (message->kind == RendezvousKind::kRelease && message->round == round_) {
-            local_rank_ = message->local_rank;
             ++round_;
             return {};
         } else {

@@ -24,8 +24,6 @@ public:
 
     [[nodiscard]] uint32_t size() const noexcept override { return options_.size; }
 
-    [[nodiscard]] uint32_t local_rank() const noexcept override { return local_rank_; }
-
     [[nodiscard]] std::string_view name() const noexcept override { return "rendezvous"; }
 
     Status put(std::string_view key, std::string_view value) override;
@@ -45,7 +43,6 @@ private:
     std::vector<std::pair<std::string, std::string>> entries_;  // not yet sent
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
     uint32_t round_ = 1;
-    uint32_t local_rank_ = 0;
     bool over_ = false;  // failed or finished
 };
 

@@ -8,11 +8,10 @@
 namespace weir::boot {
 namespace {
 
-constexpr size_t kHostBytesMax = 128;
 static_assert(kRendezvousTextBytesMax >= Bootstrap::kValueBytesMax);
 static_assert(kRendezvousBodyBytesMax >=
               4 + 4 + Bootstrap::kKeyBytesMax + 4 + kRendezvousTextBytesMax);
-static_assert(transport::Handshake::kPayloadBytesMax >= 1 + 4 + 4 + 1 + 4 + kHostBytesMax);
+static_assert(transport::Handshake::kPayloadBytesMax >= 1 + 4 + 4 + 1);
 static_assert(kRendezvousBodyBytesMax >=
               4 + kRendezvousTextBytesMax + 1 + sizeof(transport::Secret));
 
@@ -20,8 +19,8 @@ std::vector<std::byte> encode_body(const RendezvousMessage& m) {
     ByteWriter body;
     switch (m.kind) {
         case RendezvousKind::kEntry: body.number(m.rank).text(m.key).text(m.text); break;
-        case RendezvousKind::kCommit: body.number(m.round); break;
-        case RendezvousKind::kRelease: body.number(m.round).number(m.local_rank); break;
+        case RendezvousKind::kCommit:
+        case RendezvousKind::kRelease: body.number(m.round); break;
         case RendezvousKind::kWaiting:
         case RendezvousKind::kFailed:
             body.text(std::string_view(m.text).substr(0, kRendezvousTextBytesMax));
@@ -43,11 +42,8 @@ bool decode_body(std::span<const std::byte> body, RendezvousMessage& m) {
             m.key = reader.text(Bootstrap::kKeyBytesMax);
             m.text = reader.text(Bootstrap::kValueBytesMax);
             break;
-        case RendezvousKind::kCommit: m.round = reader.number<uint32_t>(); break;
-        case RendezvousKind::kRelease:
-            m.round = reader.number<uint32_t>();
-            m.local_rank = reader.number<uint32_t>();
-            break;
+        case RendezvousKind::kCommit:
+        case RendezvousKind::kRelease: m.round = reader.number<uint32_t>(); break;
         case RendezvousKind::kWaiting:
         case RendezvousKind::kFailed: m.text = reader.text(kRendezvousTextBytesMax); break;
         case RendezvousKind::kContact: {
@@ -70,7 +66,6 @@ std::vector<std::byte> RendezvousHello::encode() const {
         .number(rank)
         .number(size)
         .number(static_cast<uint8_t>(secured));
-    writer.text(std::string_view(host).substr(0, kHostBytesMax));
     return std::move(writer).take();
 }
 
@@ -82,7 +77,6 @@ std::optional<RendezvousHello> RendezvousHello::decode(std::span<const std::byte
     hello.size = reader.number<uint32_t>();
     const auto secured = reader.number<uint8_t>();
     hello.secured = secured == 1;
-    hello.host = reader.text(kHostBytesMax);
     const bool has_role = hello.role == Role::kRank || hello.role == Role::kNewcomer;
     if (!reader.done() || secured > 1 || !has_role) return std::nullopt;
     return hello;

@@ -28,7 +28,7 @@
 namespace weir::boot {
 
 inline constexpr transport::Protocol kRendezvousProtocol{"the rendezvous of a Weir job",
-                                                         0x5644'5257, 3};  // "WRDV"
+                                                         0x5644'5257, 4};  // "WRDV"
 
 /// What a process says about itself in the handshake, covered by its proof.
 struct RendezvousHello {
@@ -38,7 +38,6 @@ struct RendezvousHello {
     uint32_t rank = 0;
     uint32_t size = 0;
     bool secured = false;  ///< it has a secret
-    std::string host = {};
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<RendezvousHello> decode(std::span<const std::byte> bytes);
@@ -58,10 +57,9 @@ enum class RendezvousKind : uint8_t {
 /// One message. The comment of a field names the kinds that use it.
 struct RendezvousMessage {
     RendezvousKind kind = RendezvousKind::kCommit;
-    uint32_t rank = 0;        ///< kEntry
-    uint32_t round = 0;       ///< kCommit, kRelease
-    uint32_t local_rank = 0;  ///< kRelease
-    std::string key = {};     ///< kEntry
+    uint32_t rank = 0;     ///< kEntry
+    uint32_t round = 0;    ///< kCommit, kRelease
+    std::string key = {};  ///< kEntry
     /// kEntry: value; kWaiting, kFailed: for people; kContact: the manager's address
     std::string text = {};
     /// kContact: the job's; none where both ends have it from their WEIR_SECRET_FILE

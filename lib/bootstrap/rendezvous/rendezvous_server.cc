@@ -21,9 +21,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, const Clock& clock
     : clock_(clock),
       options_(std::move(options)),
       listener_(std::move(listener)),
-      ranks_(options_.size) {
-    ranks_[0].host = options_.host_id;
-}
+      ranks_(options_.size) {}
 
 Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptions options,
                                                                  const Clock& clock) {
@@ -109,7 +107,7 @@ Status RendezvousServer::check(const RendezvousHello& hello) {
             fmt::format("rank {} has joined already, from {}: give each process its own --rank",
                         hello.rank, state.connection->link.peer()));
     }
-    if (!state.host.empty() && round_ > 1) {
+    if (round_ > 1) {
         return refused(
             fmt::format("rank {} cannot join again: it left after the first "
                         "exchange; start all ranks again",
@@ -121,7 +119,6 @@ Status RendezvousServer::check(const RendezvousHello& hello) {
 void RendezvousServer::admitted(Connection& connection) {
     listener_->keep(connection);
     ranks_[connection.hello.rank].connection = &connection;
-    ranks_[connection.hello.rank].host = connection.hello.host;
 }
 
 Status RendezvousServer::take(Connection& connection, const RendezvousMessage& message) {
@@ -154,8 +151,7 @@ bool RendezvousServer::may_end(const Connection& /*connection*/) const {
 }
 
 void RendezvousServer::ended(const Connection& connection) {
-    RankState& state = ranks_[connection.hello.rank];
-    state = RankState{.host = std::move(state.host)};
+    ranks_[connection.hello.rank] = {};
     if (round_ > 1) {
         lost_ = fmt::format("rank {} ({}) left after the first exchange", connection.hello.rank,
                             connection.link.peer());
@@ -210,13 +206,10 @@ void RendezvousServer::release() {
         }
     }
     const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(all));
-    std::map<std::string, uint32_t> ranks_on_host;
     for (RankState& state : ranks_) {
-        const uint32_t local_rank = ranks_on_host[state.host]++;
         if (state.connection != nullptr) {
             if (!bytes->empty()) state.connection->link.queue(bytes);
-            state.connection->link.queue(
-                {.kind = RendezvousKind::kRelease, .round = round_, .local_rank = local_rank});
+            state.connection->link.queue({.kind = RendezvousKind::kRelease, .round = round_});
         }
         state.committed = false;
         state.entries.clear();

@@ -29,8 +29,6 @@ public:
 
     [[nodiscard]] uint32_t size() const noexcept override { return options_.size; }
 
-    [[nodiscard]] uint32_t local_rank() const noexcept override { return 0; }
-
     [[nodiscard]] std::string_view name() const noexcept override { return "rendezvous"; }
 
     /// The port it listens on: the port asked for, or the one that the kernel chose for 0.
@@ -49,7 +47,6 @@ private:
     /// A rank of the job, whether connected or not.
     struct RankState {
         Connection* connection = nullptr;
-        std::string host = {};
         bool committed = false;
         Entries entries = {};  // of this round
         size_t entry_bytes = 0;
