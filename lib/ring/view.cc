@@ -57,23 +57,6 @@ uint64_t View::first_iteration(uint32_t worker, uint32_t table) const noexcept {
     return in == nullptr ? member->first_iteration : in->first_iteration;
 }
 
-std::vector<OwnedPositions> View::split(PositionRange range, SplitBy by) const {
-    std::vector<OwnedPositions> pieces;
-    if (range.first > range.last) return pieces;
-    for (size_t i = segment_index(range.first);
-         i < data_.segments.size() && data_.segments[i].first <= range.last; ++i) {
-        const PositionRange part{std::max(data_.segments[i].first, range.first),
-                                 std::min(last_position(data_.segments, i), range.last)};
-        const uint32_t owner = data_.segments[i].primary;
-        if (by == SplitBy::kOwner && !pieces.empty() && pieces.back().owner == owner) {
-            pieces.back().range.last = part.last;
-        } else {
-            pieces.push_back({part, owner, static_cast<uint32_t>(i)});
-        }
-    }
-    return pieces;
-}
-
 std::vector<OwnedKeys> View::split_dense(KeyRange keys, uint64_t key_count, SplitBy by) const {
     std::vector<OwnedKeys> pieces;
     keys = intersect(keys, {0, key_count});
@@ -87,7 +70,7 @@ std::vector<OwnedKeys> View::split_dense(KeyRange keys, uint64_t key_count, Spli
         if (by == SplitBy::kOwner && !pieces.empty() && pieces.back().owner == owner) {
             pieces.back().keys.end = part.end;
         } else {
-            pieces.push_back({part, owner, static_cast<uint32_t>(i)});
+            pieces.push_back({part, owner});
         }
         keys.begin = part.end;
     }

@@ -19,20 +19,10 @@ namespace weir {
 /// Where a split cuts: wherever the primary changes, or at every segment.
 enum class SplitBy { kOwner, kSegment };
 
-/// Positions with one primary.
-struct OwnedPositions {
-    PositionRange range;
-    uint32_t owner = kNoShard;  ///< number of the shard; kNoShard: they are lost
-    uint32_t segment = 0;       ///< index of the segment that has the first of them
-    friend bool operator==(const OwnedPositions&, const OwnedPositions&) noexcept = default;
-};
-
 /// Keys of a dense table with one primary.
 struct OwnedKeys {
     KeyRange keys;
-    uint32_t owner = kNoShard;
-    uint32_t segment = 0;  ///< index of the segment that has the first of them
-    friend bool operator==(const OwnedKeys&, const OwnedKeys&) noexcept = default;
+    uint32_t owner = kNoShard;  ///< number of the shard; kNoShard: they are lost
 };
 
 /// Thread: any number of readers; immutable
@@ -61,12 +51,6 @@ public:
     [[nodiscard]] const ViewShard* shard(uint32_t number) const noexcept;
     [[nodiscard]] const ViewWorker* worker(uint32_t number) const noexcept;
 
-    /// Whether the number was given to a worker that has left since. A number that only a later
-    /// view gives out is not gone.
-    [[nodiscard]] bool is_worker_gone(uint32_t number) const noexcept {
-        return number < data_.next_worker && worker(number) == nullptr;
-    }
-
     /// The first iteration of a table for which shards wait for the worker; kNoIteration if there
     /// is none, or no such worker.
     [[nodiscard]] uint64_t first_iteration(uint32_t worker, uint32_t table) const noexcept;
@@ -88,9 +72,6 @@ public:
     [[nodiscard]] PositionRange range(size_t segment_index) const noexcept {
         return {data_.segments[segment_index].first, last_position(data_.segments, segment_index)};
     }
-
-    /// `range` in pieces, in ascending order.
-    [[nodiscard]] std::vector<OwnedPositions> split(PositionRange range, SplitBy by) const;
 
     /// `keys` of a dense table of `key_count` keys in pieces, in ascending order. Every key is in
     /// exactly one piece; keys beyond the table are left out.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The rules that every view obeys, and those from one view to the next.
+/// The rules that every view obeys.
 
 #include "lib/base/result.h"
 #include "lib/ring/view_data.h"
@@ -14,13 +14,5 @@ namespace weir {
 ///
 /// Errors: Errc::kInvalidArgument naming the first thing that is wrong
 [[nodiscard]] Status check_view(const ViewData& view);
-
-/// Whether `after` may follow `before`, both of them views: the epoch goes up; numbers are not
-/// used twice; segments are cut and never joined, and not cut while they have a learner; each
-/// shard's `since` is right; a shard becomes primary only if it was a learner or backup of the
-/// segment under the same primary; no server both loses a primary role and gets one.
-///
-/// Errors: Errc::kInvalidArgument naming the first thing that is wrong
-[[nodiscard]] Status check_view_step(const ViewData& before, const ViewData& after);
 
 }  // namespace weir

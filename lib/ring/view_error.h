@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The errors of check_view() and check_view_step(): they name the view.
+/// The errors of check_view(): they name the view.
 
 #include <cstdint>
 #include <utility>

@@ -18,7 +18,7 @@
 
 #include "lib/base/random.h"
 #include "lib/manager/members/membership.h"
-#include "lib/ring/view_check.h"
+#include "tests/ring/view_step.h"
 
 namespace weir::testing {
 

@@ -17,7 +17,7 @@
 #include "lib/base/random.h"
 #include "lib/ring/moves.h"
 #include "lib/ring/plan.h"
-#include "lib/ring/view_check.h"
+#include "tests/ring/view_step.h"
 
 namespace weir::testing {
 

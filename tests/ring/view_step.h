@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// check_view_step: the rules from one view to the next.
+
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "lib/ring/view_check.h"
+#include "lib/ring/view_data.h"
 #include "lib/ring/view_error.h"
 
-namespace weir {
-namespace {
+namespace weir::testing {
 
 /// Who is in `after` and was not in `before` has a number that was free.
 template <class Entry>
@@ -33,9 +36,9 @@ Status check_numbers(const ViewData& after, const std::vector<Entry>& old_entrie
 }
 
 /// Follows both rings, and notes who loses and who gets primary roles.
-class Step {
+class ViewStep {
 public:
-    Step(const ViewData& before, const ViewData& after) : before_(before), after_(after) {
+    ViewStep(const ViewData& before, const ViewData& after) : before_(before), after_(after) {
         for (const ViewShard& shard : after.shards)
             server_of_[shard.number] = shard.server;
     }
@@ -118,9 +121,13 @@ private:
     std::unordered_set<uint32_t> changed_;  // shards
 };
 
-}  // namespace
-
-Status check_view_step(const ViewData& before, const ViewData& after) {
+/// Whether `after` may follow `before`, both of them views: the epoch goes up; numbers are not
+/// used twice; segments are cut and never joined, and not cut while they have a learner; each
+/// shard's `since` is right; a shard becomes primary only if it was a learner or backup of the
+/// segment under the same primary; no server both loses a primary role and gets one.
+///
+/// Errors: Errc::kInvalidArgument naming the first thing that is wrong
+[[nodiscard]] inline Status check_view_step(const ViewData& before, const ViewData& after) {
     if (after.epoch <= before.epoch) {
         return wrong_view(after.epoch, "epoch {} was before; epochs only go up", before.epoch);
     }
@@ -130,7 +137,7 @@ Status check_view_step(const ViewData& before, const ViewData& after) {
                            "shard"));
     WEIR_TRY(check_numbers(after, before.workers, after.workers, before.next_worker,
                            after.next_worker, "worker"));
-    return Step(before, after).check();
+    return ViewStep(before, after).check();
 }
 
-}  // namespace weir
+}  // namespace weir::testing
