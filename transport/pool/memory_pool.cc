@@ -20,7 +20,6 @@ namespace {
 constexpr size_t kLargeBytes = size_t{1} << 20;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kSizeMax = uint64_t{1} << 46;  // no machine has more
-constexpr size_t kNotesMax = 16;
 
 }  // namespace
 
@@ -55,7 +54,6 @@ Result<std::unique_ptr<MemoryPool>> MemoryPool::make(const PoolOptions& options,
     WEIR_TRY(pool->add_slab(options.slab_bytes, options.slab_bytes_min));
     pool->first_slab_ = pool->slabs_.begin()->first;
     const Slab& first = pool->slabs_.begin()->second.slab;
-    pool->first_page_bytes_ = first.page_bytes();
     // A size that failed now would fail later, too.
     pool->options_.slab_bytes = std::min<uint64_t>(options.slab_bytes, first.memory().size());
     pool->bookkeeping_ = "first fit (asked for)";
@@ -93,8 +91,8 @@ Status MemoryPool::add_slab(uint64_t bytes, uint64_t bytes_min) {
         Status added = try_slab(now, whole ? now : std::min(bytes_min, now));
         if (added) {
             if (!refused) {
-                note(fmt::format("{}; a region of {} is used instead", refused.error().message(),
-                                 bytes_text(now)));
+                log(LogLevel::kWarning, "{}; a region of {} is used instead",
+                    refused.error().message(), bytes_text(now));
             }
             return {};
         }
@@ -117,7 +115,7 @@ Status MemoryPool::try_slab(uint64_t bytes, uint64_t backed_bytes) {
                                        .prefault = options_.prefault,
                                        .backed_bytes = backed_bytes}));
     WEIR_ASSIGN(std::vector<RegionId> regions, register_slab(slab));
-    if (!slab.note().empty()) note(fmt::format("pool '{}': {}", options_.name, slab.note()));
+    if (!slab.note().empty()) log(LogLevel::kWarning, "pool '{}': {}", options_.name, slab.note());
     const std::span<std::byte> memory = slab.memory();
     pieces_.add(slab.backed());
     reserved_bytes_ += memory.size();
@@ -173,7 +171,6 @@ Result<std::byte*> MemoryPool::allocate(const PoolRequest& request) {
                                  "programs, or raise the memory limit of this job",
                                  options_.name));
     }
-    allocated_bytes_max_ = std::max(allocated_bytes_max_, allocated_bytes_);
     return memory;
 }
 
@@ -328,11 +325,6 @@ void MemoryPool::deregister(const Registered& registered) {
         devices_[i]->deregister_memory(registered.regions[i]);
 }
 
-void MemoryPool::note(std::string text) {
-    log(LogLevel::kWarning, "{}", text);
-    if (notes_.size() < kNotesMax) notes_.push_back(std::move(text));
-}
-
 const MemoryPool::Registered* MemoryPool::slab_of(const std::byte* address) const {
     const auto after = slabs_.upper_bound(address);
     if (after == slabs_.begin()) return nullptr;
@@ -350,26 +342,15 @@ bool MemoryPool::contains(std::span<const std::byte> memory) const {
     return offset < backed.size() && memory.size() <= backed.size() - offset;
 }
 
-bool MemoryPool::contains(const void* address) const {
-    return contains({static_cast<const std::byte*>(address), 1});
-}
-
 PoolStatistics MemoryPool::statistics() const {
     const std::lock_guard lock(mutex_);
     PoolStatistics result;
-    result.name = options_.name;
     result.reserved_bytes = reserved_bytes_;
     for (const auto& [start, registered] : slabs_)
         result.backed_bytes += registered.slab.backed().size();
     result.allocated_bytes = allocated_bytes_;
-    result.allocated_bytes_max = allocated_bytes_max_;
-    for (const Device* const device : devices_)
-        result.registered.push_back({std::string(device->name()), reserved_bytes_});
     result.slab_count = slabs_.size();
-    result.page_bytes = first_page_bytes_;
-    result.numa_node = options_.numa_node;
     result.bookkeeping = bookkeeping_;
-    result.notes = notes_;
     return result;
 }
 

@@ -55,22 +55,11 @@ struct PoolRequest {
 };
 
 struct PoolStatistics {
-    struct Registered {
-        std::string device;
-        uint64_t bytes = 0;
-    };
-
-    std::string name;
-    uint64_t reserved_bytes = 0;         ///< of all slabs: what is registered
-    uint64_t backed_bytes = 0;           ///< of that, taken from the system so far
-    uint64_t allocated_bytes = 0;        ///< in pieces that are handed out
-    uint64_t allocated_bytes_max = 0;    ///< the maximum so far
-    std::vector<Registered> registered;  ///< per device, in the order given
+    uint64_t reserved_bytes = 0;   ///< of all slabs: what is registered
+    uint64_t backed_bytes = 0;     ///< of that, taken from the system so far
+    uint64_t allocated_bytes = 0;  ///< in pieces that are handed out
     size_t slab_count = 0;
-    uint64_t page_bytes = 0;  ///< of the first slab
-    int numa_node = kAnyNode;
-    std::string bookkeeping;         ///< "jemalloc" or "first fit", and why
-    std::vector<std::string> notes;  ///< what differs from the options, for people
+    std::string bookkeeping;  ///< "jemalloc" or "first fit", and why
 };
 
 /// Thread: any. While one thread takes more memory from the system (kStepBytes, or what one piece
@@ -113,11 +102,8 @@ public:
     /// Whether the whole of `memory` lies in the backed part of one slab, and so may be used with
     /// every device.
     [[nodiscard]] bool contains(std::span<const std::byte> memory) const;
-    [[nodiscard]] bool contains(const void* address) const;
 
     [[nodiscard]] PoolStatistics statistics() const;
-
-    [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
 
     /// The size of the first slab: what was asked for, or less if that could not be allocated.
     [[nodiscard]] uint64_t first_slab_bytes() const noexcept { return options_.slab_bytes; }
@@ -147,7 +133,6 @@ private:
     [[nodiscard]] std::byte* take(const PoolRequest& request);
     [[nodiscard]] Slabs::node_type take_empty_slab(const std::byte* memory);
     void deregister(const Registered& registered);
-    void note(std::string text);
     [[nodiscard]] const Registered* slab_of(const std::byte* address) const;
 
     PoolOptions options_;
@@ -160,11 +145,8 @@ private:
     std::map<const std::byte*, size_t> large_;  // cut from pieces_ directly; start -> size
     uint64_t reserved_bytes_ = 0;
     uint64_t allocated_bytes_ = 0;
-    uint64_t allocated_bytes_max_ = 0;
-    uint64_t first_page_bytes_ = 0;
     const std::byte* first_slab_ = nullptr;
     std::string bookkeeping_;
-    std::vector<std::string> notes_;
 };
 
 }  // namespace weir::transport

@@ -29,7 +29,7 @@ TEST_SUITE("private_jemalloc") {
         const auto pool = MemoryPool::make(options, devices);
         REQUIRE(pool);
         std::byte* const registered = (*pool)->allocate(1000);
-        CHECK((*pool)->contains(registered));
+        CHECK((*pool)->contains({registered, 1}));
 
         CHECK(definer("mallocx").empty());  // only a public jemalloc defines it
         CHECK(definer("mallctl").empty());
@@ -43,7 +43,7 @@ TEST_SUITE("private_jemalloc") {
             CHECK((theirs || weir::testing::kHasSanitizer));
         }
         void* const ordinary = std::malloc(1000);
-        CHECK_FALSE((*pool)->contains(ordinary));
+        CHECK_FALSE((*pool)->contains({static_cast<std::byte*>(ordinary), 1}));
         std::free(ordinary);
     }
 
