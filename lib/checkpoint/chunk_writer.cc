@@ -96,14 +96,4 @@ Result<ChunkWriter::Written> ChunkWriter::write(Disk& disk, const std::string& f
                    std::move(file)};
 }
 
-Result<ChunkEntry> ChunkWriter::finish(Disk& disk, const std::string& folder) {
-    WEIR_ASSIGN(Written written, write(disk, folder));
-    if (Status synced = written.file->sync(); !synced) {
-        (void)disk.remove(path_of(folder, name_));
-        return std::move(synced).error();
-    }
-    WEIR_TRY(disk.sync_folder(folder));
-    return std::move(written.entry);
-}
-
 }  // namespace weir::checkpoint

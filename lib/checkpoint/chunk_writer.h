@@ -28,8 +28,6 @@ public:
     ChunkWriter(const ChunkPlace& place, std::string name, size_t expected_bytes = 0,
                 PageBytes buffer = {});
 
-    [[nodiscard]] const ChunkPlace& place() const noexcept { return place_; }
-
     /// Where the values and the state of new rows are to be put, before the next call.
     struct Room {
         std::span<std::byte> values;
@@ -57,9 +55,6 @@ public:
 
     /// The last call: its memory.
     [[nodiscard]] PageBytes take_buffer() noexcept { return std::move(buffer_); }
-
-    /// write(), and it is on the disk when this returns.
-    [[nodiscard]] Result<ChunkEntry> finish(Disk& disk, const std::string& folder);
 
 private:
     [[nodiscard]] std::byte* append(size_t size);

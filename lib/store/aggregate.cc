@@ -61,11 +61,4 @@ uint32_t Aggregate::next_row(uint32_t from, bool touched) const noexcept {
     return row_limit();
 }
 
-size_t Aggregate::touched_count() const noexcept {
-    size_t count = 0;
-    for (const uint64_t word : touched_)
-        count += static_cast<size_t>(std::popcount(word));
-    return count;
-}
-
 }  // namespace weir

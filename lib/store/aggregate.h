@@ -62,8 +62,6 @@ public:
     /// Forgets all that was added, without running the rule.
     void clear() noexcept { std::ranges::fill(touched_, 0); }
 
-    [[nodiscard]] size_t touched_count() const noexcept;
-
     /// What the sums take.
     [[nodiscard]] size_t row_bytes() const noexcept { return accumulators_.bytes(); }
 

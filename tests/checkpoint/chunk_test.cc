@@ -18,7 +18,7 @@ const std::string kChunkName = chunk_name(1, 0, 0, 0);
 
 std::vector<std::byte> bytes_of(const TableSchema& table, PositionRange range = {}) {
     SimDisk disk;
-    REQUIRE(small_chunk(table, range, 7, kChunkName).finish(disk, "d"));
+    REQUIRE(finish(small_chunk(table, range, 7, kChunkName), disk, "d"));
     return disk.read("d/" + kChunkName, 1 << 20).value();
 }
 
@@ -117,7 +117,7 @@ TEST_SUITE("chunk") {
         ChunkWriter writer(place, kChunkName);
         (void)writer.add(KeyRange{0, 39});
         SimDisk disk;
-        REQUIRE(writer.finish(disk, "d"));
+        REQUIRE(finish(std::move(writer), disk, "d"));
         CHECK(
             chunk_refusal(disk.read("d/" + kChunkName, 1 << 20).value()).find("rows are missing") !=
             std::string::npos);
@@ -126,7 +126,7 @@ TEST_SUITE("chunk") {
         place.range = {0, 99};
         ChunkWriter sparse(place, kChunkName + "2");
         (void)sparse.add(std::vector<uint64_t>{1});
-        REQUIRE(sparse.finish(disk, "d"));
+        REQUIRE(finish(std::move(sparse), disk, "d"));
         const auto stray = disk.read("d/" + kChunkName + "2", 1 << 20).value();
         CHECK(decode_chunk(kChunkName + "2", stray).error().message().find("outside") !=
               std::string::npos);

@@ -120,6 +120,15 @@ inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRan
     return writer;
 }
 
+/// Writes a chunk; it is on the disk when this returns.
+inline Result<checkpoint::ChunkEntry> finish(checkpoint::ChunkWriter writer, checkpoint::Disk& disk,
+                                             const std::string& folder) {
+    WEIR_ASSIGN(checkpoint::ChunkWriter::Written written, writer.write(disk, folder));
+    WEIR_TRY(written.file->sync());
+    WEIR_TRY(disk.sync_folder(folder));
+    return std::move(written.entry);
+}
+
 /// Writes a whole checkpoint of two tables, each in `shards` chunks; `stamp` tells it from others.
 inline Status write_tables(checkpoint::Disk& disk, const std::string& folder, uint64_t number,
                            uint64_t stamp, uint64_t shards, std::vector<TableSchema> tables) {
@@ -166,7 +175,7 @@ inline Status write_increment(checkpoint::Disk& disk, const std::string& folder,
         if (chunk.table != sparse_table().id) continue;
         const std::string name = checkpoint::chunk_name(number, chunk.table, chunk.range.first, 0);
         WEIR_ASSIGN(chunk,
-                    small_chunk(sparse_table(), chunk.range, stamp, name).finish(disk, folder));
+                    finish(small_chunk(sparse_table(), chunk.range, stamp, name), disk, folder));
     }
     WEIR_TRY(checkpoint::check_chunks(disk, folder, manifest));
     return checkpoint::write_manifest(disk, folder, manifest);

@@ -11,14 +11,17 @@
 #include "lib/base/random.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
+#include "tests/store/next_rows.h"
 
 TEST_SUITE("key_index") {
     using namespace weir;
+    using weir::testing::next_rows;
 
     static Status upsert(KeyIndex & index, std::span<const uint64_t> keys,
                          std::span<uint32_t> rows) {
         const size_t missing = index.find(keys, rows);
-        return index.insert_missing(keys, rows, missing);
+        WEIR_TRY(index.insert_missing(keys, rows, next_rows(index, missing)));
+        return {};
     }
 
     TEST_CASE("every key keeps its row while the index grows, and strangers have none") {
@@ -108,7 +111,7 @@ TEST_SUITE("key_index") {
                     std::ranges::fill(rows, 0U);
                     index.upsert(keys, rows);
                 } else {
-                    REQUIRE(index.insert_missing(keys, rows, missing));
+                    REQUIRE(index.insert_missing(keys, rows, next_rows(index, missing)));
                 }
                 for (size_t i = 0; i < keys.size(); ++i) {
                     const auto next = static_cast<uint32_t>(model.size());

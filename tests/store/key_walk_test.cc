@@ -12,9 +12,11 @@
 #include "lib/base/random.h"
 #include "lib/store/index/key_index.h"
 #include "tests/seed.h"
+#include "tests/store/next_rows.h"
 
 TEST_SUITE("key_walk") {
     using namespace weir;
+    using weir::testing::next_rows;
 
     static uint64_t position(uint64_t key) {
         return PositionMap::sparse().position(key);
@@ -106,7 +108,7 @@ TEST_SUITE("key_walk") {
             if (index_.has_room_for(keys.size())) {
                 index_.upsert(keys, rows);
             } else {
-                REQUIRE(index_.insert_missing(keys, rows, missing));
+                REQUIRE(index_.insert_missing(keys, rows, next_rows(index_, missing)));
             }
             for (size_t i = 0; i < keys.size(); ++i)
                 right_ &= rows[i] == model_.try_emplace(keys[i], rows[i]).first->second;
@@ -193,7 +195,7 @@ TEST_SUITE("key_walk") {
         std::vector<uint32_t> rows(keys.size());
         HeapMemory memory;
         KeyIndex index(memory, {.seed = kSeed});
-        REQUIRE(index.insert_missing(keys, rows, index.find(keys, rows)));
+        REQUIRE(index.insert_missing(keys, rows, next_rows(index, index.find(keys, rows))));
         CHECK(index.longest_walk() > 150);
         KeyCursor cursor;
         std::vector<uint64_t> listed;
@@ -239,7 +241,7 @@ TEST_SUITE("key_walk") {
         for (size_t i = 0; i < keys.size(); ++i)
             keys[i] = mix64(i);
         std::vector<uint32_t> rows(keys.size());
-        REQUIRE(index.insert_missing(keys, rows, index.find(keys, rows)));
+        REQUIRE(index.insert_missing(keys, rows, next_rows(index, index.find(keys, rows))));
         for (int i = 0; i < 20; ++i) {
             KeyCursor cursor{.next = i == 0 ? ~uint64_t{0} : random()};
             std::vector<uint64_t> listed;

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include <fmt/core.h>
@@ -164,15 +163,6 @@ size_t KeyIndex::longest_walk() const noexcept {
 }
 
 // Inserting.
-
-Status KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
-                                size_t missing_count) {
-    if (missing_count == 0) return {};
-    std::vector<uint32_t> next(missing_count);
-    std::iota(next.begin(), next.end(), static_cast<uint32_t>(next_row_));
-    WEIR_TRY(insert_missing(keys, rows, next));
-    return {};
-}
 
 Result<size_t> KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
                                         std::span<const uint32_t> new_rows) {

@@ -69,16 +69,11 @@ public:
     /// has_room_for(keys.size()) must be true, and next_row() + keys.size() at most kRowCountMax.
     void upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) noexcept;
 
-    /// Gives the keys whose row is kNoRow the next row numbers, in order, and writes these to
-    /// `rows`. `rows` and `missing_count` are what find() returned for `keys`, which must be
-    /// distinct.
+    /// Gives the keys whose row is kNoRow the row numbers of `new_rows`, one for each missing key,
+    /// and writes these to `rows`, which find() returned for `keys`. If a key is in the list twice,
+    /// the second one finds the row of the first; the last row numbers are then not used. Returns
+    /// how many were.
     /// Errors:  Errc::kNoMemory; the keys and rows of the index are unchanged
-    [[nodiscard]] Status insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
-                                        size_t missing_count);
-
-    /// The same with the row numbers of `new_rows`, one for each missing key. If a key is in the
-    /// list twice, the second one finds the row of the first; the last row numbers are then not
-    /// used. Returns how many were.
     [[nodiscard]] Result<size_t> insert_missing(std::span<const uint64_t> keys,
                                                 std::span<uint32_t> rows,
                                                 std::span<const uint32_t> new_rows);
