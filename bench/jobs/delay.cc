@@ -92,7 +92,6 @@ private:
     Tasks pushes_;
     Tasks tells_;
     Measured measured_;
-    double seconds_ = 0;
 };
 
 Status DelayRun::prepare(size_t number) {

@@ -64,7 +64,6 @@ Metrics metrics_of(const std::array<double, 4>& totals, double above) {
     const double count = totals[0] + totals[1];
     Metrics metrics;
     metrics.example_count = static_cast<uint64_t>(count);
-    metrics.positive_count = static_cast<uint64_t>(totals[0]);
     if (count > 0) {
         metrics.accuracy = totals[2] / count;
         metrics.log_loss = totals[3] / count;

@@ -23,7 +23,6 @@ struct Scores {
 
 struct Metrics {
     uint64_t example_count = 0;
-    uint64_t positive_count = 0;
     double accuracy = 0;  ///< the share of right predictions; a score of 0 predicts -1
     double log_loss = 0;  ///< the mean of log(1 + exp(-y w.x))
     /// The share of pairs of a positive and a negative example in which the positive one has the

@@ -28,9 +28,6 @@ public:
     /// The index of `key`, or kNotFound.
     [[nodiscard]] uint32_t find(uint64_t key) const noexcept;
 
-    /// All keys, by index.
-    [[nodiscard]] const std::vector<uint64_t>& keys() const noexcept { return keys_; }
-
     /// Returns the keys, by index, and leaves the dictionary empty.
     [[nodiscard]] std::vector<uint64_t> take_keys();
 

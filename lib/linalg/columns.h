@@ -14,8 +14,6 @@ struct Columns {
     std::span<const uint64_t> offsets;
     std::span<const uint32_t> rows;
     std::span<const float> values;  ///< empty: all are 1
-
-    [[nodiscard]] uint64_t count() const noexcept { return offsets.size() - 1; }
 };
 
 /// The columns from begin up to, but not including, end.

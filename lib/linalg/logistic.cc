@@ -139,11 +139,4 @@ double logistic_dual(std::span<const int8_t> labels, std::span<const double> mar
     return sum;
 }
 
-uint64_t correct_count(std::span<const int8_t> labels, std::span<const double> margins) {
-    uint64_t count = 0;
-    for (uint64_t i = 0; i < labels.size(); ++i)
-        count += (margins[i] > 0) == (labels[i] > 0);
-    return count;
-}
-
 }  // namespace weir::linalg

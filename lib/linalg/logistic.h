@@ -40,8 +40,4 @@ void logistic_terms(std::span<const int8_t> labels, std::span<const double> marg
 [[nodiscard]] double logistic_dual(std::span<const int8_t> labels, std::span<const double> margins,
                                    double scale);
 
-/// Rows whose margin has the label's sign; a margin of 0 counts as -1.
-[[nodiscard]] uint64_t correct_count(std::span<const int8_t> labels,
-                                     std::span<const double> margins);
-
 }  // namespace weir::linalg

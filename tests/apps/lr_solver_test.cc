@@ -427,7 +427,7 @@ TEST_SUITE("lr_solver") {
         CHECK(passes == 2);
     }
 
-    TEST_CASE("progress is reported after every pass, and accuracy is that of the final weights") {
+    TEST_CASE("progress is reported after every pass") {
         Sample sample;
         for (int i = 0; i < 40; ++i)
             sample.add(i % 2 == 0 ? 1 : -1, {{i % 2 == 0 ? 1U : 2U, 1.0F}});
@@ -439,7 +439,6 @@ TEST_SUITE("lr_solver") {
         };
         const Trained trained = train(sample, 1, options);
         CHECK(reports == trained.result.pass_count);
-        CHECK(trained.result.train_accuracy == 1);
         CHECK(trained.result.history.size() == reports);
     }
 }

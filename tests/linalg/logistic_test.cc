@@ -90,10 +90,4 @@ TEST_SUITE("logistic") {
         CHECK(logistic_dual(labels, margins, 0) == 0);
         CHECK(logistic_dual(labels, margins, 0.5) < 3 * std::log(2.0));
     }
-
-    TEST_CASE("a margin of zero counts as the negative class") {
-        const std::vector<int8_t> labels = {1, -1, 1, -1};
-        const std::vector<double> margins = {0, 0, 2, 3};
-        CHECK(correct_count(labels, margins) == 2);
-    }
 }

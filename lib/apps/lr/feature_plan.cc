@@ -111,7 +111,6 @@ Result<FeaturePlan> plan_features(BlockExchange& exchange, const data::Examples&
         keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
         plan.feature_count = keys.size();
     }
-    plan.feature_count_exact = listed || exchange.worker_count() == 1;
     const uint32_t worker_count = exchange.worker_count();
     const double wanted = std::min(totals[1] / totals[0],
                                    affordable_blocks(plan, totals[2] / worker_count, worker_count));

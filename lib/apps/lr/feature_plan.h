@@ -15,9 +15,8 @@ namespace weir::apps {
 struct FeaturePlan {
     uint64_t example_count = 0;  ///< of all workers together
     uint64_t nonzero_count = 0;  ///< of all workers together
-    uint64_t feature_count = 0;  ///< different features; an upper bound if !feature_count_exact
-    bool feature_count_exact = false;
-    double pass_cost_ns = 0;  ///< estimated time of one pass, added up over all workers
+    uint64_t feature_count = 0;  ///< different features; an upper bound if they are very many
+    double pass_cost_ns = 0;     ///< estimated time of one pass, added up over all workers
     uint32_t block_count = 1;
     uint32_t pieces_per_block = 1;
     data::FeatureGroups groups;  ///< group = block * pieces_per_block + piece

@@ -241,13 +241,8 @@ Status LrSolver::finish() {
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
         penalty += std::abs(nonzeros_.values[k]) * counted_part(nonzeros_.columns[k]);
     }
-    std::array<double, 2> totals = {
-        linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty,
-        static_cast<double>(linalg::correct_count(matrix_.labels, margins_))};
-    WEIR_TRY(exchange_->sum(totals));
-    result_.objective = totals[0];
-    result_.train_accuracy = totals[1] / static_cast<double>(plan_.example_count);
-    return {};
+    result_.objective = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
+    return exchange_->sum(std::span(&result_.objective, 1));
 }
 
 Result<Model> LrSolver::model(bool wanted) {

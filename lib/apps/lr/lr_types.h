@@ -55,7 +55,6 @@ struct LrResult {
     double objective = 0;
     double gap = std::numeric_limits<double>::infinity();
     uint64_t nonzero_count = 0;
-    double train_accuracy = 0;
     uint32_t pass_count = 0;
     double seconds = 0;
     uint64_t example_count = 0;
