@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/base/fake_root.h"
 
@@ -143,6 +146,15 @@ TEST_SUITE("topology") {
         CHECK(refused.error().text().find("CPU 8000") != std::string::npos);
         CHECK_FALSE(pin_this_thread(-1));
         CHECK_FALSE(pin_this_thread(1 << 20));
+    }
+
+    /// The node that holds the page of `address`; nullopt if the page was never touched.
+    std::optional<int> numa_node_of(const void* address) {
+        // move_pages() without targets only asks; unlike get_mempolicy() it never touches the page.
+        void* page = const_cast<void*>(address);
+        int node = -1;
+        if (syscall(SYS_move_pages, 0, 1UL, &page, nullptr, &node, 0) != 0) return std::nullopt;
+        return node < 0 ? std::nullopt : std::optional(node);  // -ENOENT: not touched
     }
 
     TEST_CASE("touched memory lies on a node, also after it was bound there") {

@@ -7,8 +7,6 @@
 #include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "lib/base/machine/sys_file.h"
 
@@ -112,14 +110,4 @@ int current_numa_node() noexcept {
     unsigned node = 0;
     return getcpu(&cpu, &node) == 0 ? static_cast<int>(node) : 0;
 }
-
-std::optional<int> numa_node_of(const void* address) noexcept {
-    // move_pages() without targets only asks; unlike get_mempolicy() it never touches the page.
-    void* page = const_cast<void*>(address);
-    int node = -1;
-    if (syscall(SYS_move_pages, 0, 1UL, &page, nullptr, &node, 0) != 0) return std::nullopt;
-    if (node < 0) return std::nullopt;  // -ENOENT: not touched
-    return node;
-}
-
 }  // namespace weir

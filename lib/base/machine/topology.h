@@ -37,7 +37,6 @@ struct HugePages {
 
 /// A core that this process may use, and its hardware threads that it may use, in order.
 struct Core {
-    int socket = 0;
     std::vector<int> cpus;
 };
 
@@ -84,9 +83,6 @@ struct Topology {
 
 /// The node that the calling thread runs on now; 0 where the kernel does not know nodes.
 [[nodiscard]] int current_numa_node() noexcept;
-
-/// The node that holds the page of `address`; nullopt if the page was never touched.
-[[nodiscard]] std::optional<int> numa_node_of(const void* address) noexcept;
 
 /// Makes pages of `memory` come from `node` when they are first touched.
 /// Errors:  kUnavailable if there is no such node or the system refuses; kNoMemory

@@ -84,9 +84,6 @@ std::vector<Core> cores_of(hwloc_topology_t topology, const std::vector<int>& al
     for (hwloc_obj_t core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, nullptr);
          core != nullptr; core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) {
         Core entry;
-        const hwloc_obj_t socket =
-            hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
-        entry.socket = socket == nullptr ? 0 : static_cast<int>(socket->os_index);
         for (const int cpu : numbers(core->cpuset)) {
             if (std::binary_search(allowed.begin(), allowed.end(), cpu)) entry.cpus.push_back(cpu);
         }

@@ -140,9 +140,7 @@ Topology read_topology_from_sys(std::string_view root_view) {
         sockets.insert(socket);
         cores.insert({socket, core});
         if (std::binary_search(result.allowed_cpus.begin(), result.allowed_cpus.end(), cpu)) {
-            Core& entry = allowed[{socket, core}];
-            entry.socket = socket;
-            entry.cpus.push_back(cpu);
+            allowed[{socket, core}].cpus.push_back(cpu);
         }
     }
     result.socket_count = static_cast<int>(sockets.size());
