@@ -29,8 +29,6 @@ public:
 
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
-    Arena(Arena&&) = delete;
-    Arena& operator=(Arena&&) = delete;
 
     ~Arena() override { munmap(data_, bytes_); }
 

@@ -49,8 +49,6 @@ public:
     ~ListHasher();
     ListHasher(const ListHasher&) = delete;
     ListHasher& operator=(const ListHasher&) = delete;
-    ListHasher(ListHasher&&) = delete;
-    ListHasher& operator=(ListHasher&&) = delete;
 
     /// Begins a list of `count` keys.
     void reset(uint64_t count) noexcept;

@@ -42,8 +42,6 @@ public:
               const ScanOptions& options);
     TableScan(const TableScan&) = delete;
     TableScan& operator=(const TableScan&) = delete;
-    TableScan(TableScan&&) = delete;
-    TableScan& operator=(TableScan&&) = delete;
     ~TableScan();
 
     [[nodiscard]] bool next();

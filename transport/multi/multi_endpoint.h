@@ -27,8 +27,6 @@ public:
     [[nodiscard]] static Result<std::unique_ptr<MultiEndpoint>> make(std::vector<Child> children);
     MultiEndpoint(const MultiEndpoint&) = delete;
     MultiEndpoint& operator=(const MultiEndpoint&) = delete;
-    MultiEndpoint(MultiEndpoint&&) = delete;
-    MultiEndpoint& operator=(MultiEndpoint&&) = delete;
     ~MultiEndpoint() override = default;
 
     [[nodiscard]] std::string address() const override;

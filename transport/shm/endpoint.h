@@ -38,8 +38,6 @@ public:
                                                                 const EndpointOptions& options);
     ShmEndpoint(const ShmEndpoint&) = delete;
     ShmEndpoint& operator=(const ShmEndpoint&) = delete;
-    ShmEndpoint(ShmEndpoint&&) = delete;
-    ShmEndpoint& operator=(ShmEndpoint&&) = delete;
     ~ShmEndpoint() override;
 
     [[nodiscard]] std::string address() const override { return setup_->address(); }

@@ -23,8 +23,6 @@ public:
     SimDevice(Core& core, HostId host);
     SimDevice(const SimDevice&) = delete;
     SimDevice& operator=(const SimDevice&) = delete;
-    SimDevice(SimDevice&&) = delete;
-    SimDevice& operator=(SimDevice&&) = delete;
     ~SimDevice() override;
 
     [[nodiscard]] std::string_view name() const noexcept override { return core_.options().name; }

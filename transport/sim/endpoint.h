@@ -16,8 +16,6 @@ public:
     SimEndpoint(Core& core, SimDevice& device, const EndpointOptions& options);
     SimEndpoint(const SimEndpoint&) = delete;
     SimEndpoint& operator=(const SimEndpoint&) = delete;
-    SimEndpoint(SimEndpoint&&) = delete;
-    SimEndpoint& operator=(SimEndpoint&&) = delete;
     ~SimEndpoint() override;
 
     [[nodiscard]] std::string address() const override;

@@ -53,8 +53,6 @@ public:
     Network(uint64_t seed, ManualClock& clock, const Options& options = {});
     Network(const Network&) = delete;
     Network& operator=(const Network&) = delete;
-    Network(Network&&) = delete;
-    Network& operator=(Network&&) = delete;
     ~Network();
 
     /// A new device of that host. After kill() the host can start again with a new device.

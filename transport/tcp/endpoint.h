@@ -29,8 +29,6 @@ public:
                                                                    const SocketAddress& address);
     TcpEndpoint(const TcpEndpoint&) = delete;
     TcpEndpoint& operator=(const TcpEndpoint&) = delete;
-    TcpEndpoint(TcpEndpoint&&) = delete;
-    TcpEndpoint& operator=(TcpEndpoint&&) = delete;
     /// What was posted still arrives, if that takes no longer than a second.
     ~TcpEndpoint() override;
 

@@ -35,8 +35,6 @@ public:
     virtual ~BlockExchange() = default;
     BlockExchange(const BlockExchange&) = delete;
     BlockExchange& operator=(const BlockExchange&) = delete;
-    BlockExchange(BlockExchange&&) = delete;
-    BlockExchange& operator=(BlockExchange&&) = delete;
 
     [[nodiscard]] virtual uint32_t worker_index() const noexcept = 0;
     [[nodiscard]] virtual uint32_t worker_count() const noexcept = 0;
@@ -106,8 +104,6 @@ public:
 
     WaitAtExit(const WaitAtExit&) = delete;
     WaitAtExit& operator=(const WaitAtExit&) = delete;
-    WaitAtExit(WaitAtExit&&) = delete;
-    WaitAtExit& operator=(WaitAtExit&&) = delete;
 
     ~WaitAtExit() { (void)exchange_.wait(std::numeric_limits<uint64_t>::max()); }
 
