@@ -43,11 +43,6 @@ public:
         return transport::Post::kInvalid;
     }
 
-    [[nodiscard]] std::byte* map(ConnectionId /*connection*/, const transport::RemoteSpan& /*span*/,
-                                 transport::Access /*wanted*/) override {
-        return nullptr;
-    }
-
 protected:
     [[nodiscard]] static std::vector<std::byte> joined(Parts parts) {
         std::vector<std::byte> message;

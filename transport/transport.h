@@ -177,13 +177,16 @@ public:
                                                std::span<const std::byte> from,
                                                const RemoteSpan& to, uint32_t immediate,
                                                uint64_t context) = 0;
+
     /// The peer's memory as an address in this process. nullptr if the backend cannot map (see
     /// Capabilities::maps_memory) or `span` is not wholly inside of a region that allows
     /// `wanted`. Valid until the next poll() or close(). The peer can change the memory at any
     /// time: read every byte once. A peer that takes a message or an immediate of ours sees all
     /// that was written here before it was sent.
-    [[nodiscard]] virtual std::byte* map(ConnectionId connection, const RemoteSpan& span,
-                                         Access wanted) = 0;
+    [[nodiscard]] virtual std::byte* map(ConnectionId /*connection*/, const RemoteSpan& /*span*/,
+                                         Access /*wanted*/) {
+        return nullptr;
+    }
 
     /// Makes everything posted so far visible to peers and rings the doorbells. poll() does it
     /// too.

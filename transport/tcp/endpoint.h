@@ -49,12 +49,6 @@ public:
                                        const RemoteSpan& to, uint32_t immediate,
                                        uint64_t context) override;
 
-    /// TCP cannot map memory.
-    [[nodiscard]] std::byte* map(ConnectionId /*connection*/, const RemoteSpan& /*span*/,
-                                 Access /*wanted*/) override {
-        return nullptr;
-    }
-
     void flush() override;
     [[nodiscard]] size_t poll(std::span<Completion> completions) override;
     [[nodiscard]] int arm() override;

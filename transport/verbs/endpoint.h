@@ -49,8 +49,6 @@ public:
     [[nodiscard]] Post write_immediate(ConnectionId connection, std::span<const std::byte> from,
                                        const RemoteSpan& to, uint32_t immediate,
                                        uint64_t context) override;
-    [[nodiscard]] std::byte* map(ConnectionId connection, const RemoteSpan& span,
-                                 Access wanted) override;
     void flush() override;
     [[nodiscard]] size_t poll(std::span<Completion> completions) override;
     [[nodiscard]] int arm() override;

@@ -61,11 +61,6 @@ Result<RemoteSpan> VerbsEndpoint::expose(ConnectionId connection,
     return regions_.expose(memory, "verbs");
 }
 
-std::byte* VerbsEndpoint::map(ConnectionId /*connection*/, const RemoteSpan& /*span*/,
-                              Access /*wanted*/) {
-    return nullptr;
-}
-
 Post VerbsEndpoint::read(ConnectionId connection, std::span<std::byte> into, const RemoteSpan& from,
                          uint64_t context) {
     Remainder work;

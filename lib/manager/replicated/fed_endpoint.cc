@@ -95,9 +95,4 @@ Post FedEndpoint::write_immediate(ConnectionId /*connection*/, std::span<const s
     return Post::kInvalid;
 }
 
-std::byte* FedEndpoint::map(ConnectionId /*connection*/, const transport::RemoteSpan& /*span*/,
-                            transport::Access /*wanted*/) {
-    return nullptr;
-}
-
 }  // namespace weir

@@ -63,8 +63,6 @@ public:
                                                   std::span<const std::byte> from,
                                                   const transport::RemoteSpan& to,
                                                   uint32_t immediate, uint64_t context) override;
-    [[nodiscard]] std::byte* map(ConnectionId connection, const transport::RemoteSpan& span,
-                                 transport::Access wanted) override;
 
     void flush() override {}
 
