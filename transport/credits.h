@@ -81,14 +81,6 @@ public:
         return owed_ >= window_in_ / 2 && available_ > 0;
     }
 
-    [[nodiscard]] uint32_t available() const noexcept { return available_; }
-
-    [[nodiscard]] uint32_t owed() const noexcept { return owed_; }
-
-    [[nodiscard]] uint32_t window_in() const noexcept { return window_in_; }
-
-    [[nodiscard]] uint32_t window_out() const noexcept { return window_out_; }
-
 private:
     uint32_t window_out_ = 0;
     uint32_t window_in_ = 0;

@@ -164,9 +164,7 @@ void ConnectionSetup::advance(ShmConnection& c) {
     c.memory = std::move(agreement.memory);
     c.channel = agreement.channel;
     c.asymmetric = agreement.asymmetric;
-    c.peer_regions =
-        PeerRegions(std::move(agreement.live_page),
-                    {device_.options().peer_regions_max, device_.options().peer_mapped_bytes_max});
+    c.peer_regions = PeerRegions(std::move(agreement.live_page), PeerLimits{});
     host_.enter(c, State::kOpen);
     // A peer that has ended is not seen on its socket while a child that it forked holds a copy:
     // watch the process itself, too.

@@ -27,9 +27,6 @@ struct DeviceOptions {
     uint64_t close_timeout_ns = 2 * kSecond;
     /// The same of one that is cut off; then the peer's process is ended.
     uint64_t cut_off_timeout_ns = 200 * kMillisecond;
-    /// Limits on the memory that one peer may expose to this process.
-    uint32_t peer_regions_max = 4096;
-    uint64_t peer_mapped_bytes_max = uint64_t{1} << 42;
 };
 
 /// Makes a device whose addresses are "shm:HOST/NAME". Its deregister_memory() waits, for a short

@@ -75,8 +75,6 @@ public:
     /// lost.
     [[nodiscard]] bool flush();
 
-    [[nodiscard]] bool failed() const noexcept { return failed_; }
-
     /// How many batches were posted since the last call.
     [[nodiscard]] uint64_t take_doorbells() noexcept { return std::exchange(doorbells_, 0); }
 

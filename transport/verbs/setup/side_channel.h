@@ -52,8 +52,6 @@ public:
 
     [[nodiscard]] ClaimHandshake& handshake() noexcept { return handshake_; }
 
-    [[nodiscard]] const ClaimHandshake& handshake() const noexcept { return handshake_; }
-
     [[nodiscard]] State state() const noexcept { return state_; }
 
     /// The address of the peer's end.
