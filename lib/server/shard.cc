@@ -158,7 +158,7 @@ void Shard::handle(const Completion& completion) {
         case Event::kReceived: return receive(completion.connection, completion.message);
         case Event::kRead: return fetcher_.ended(completion.context, completion.status);
         case Event::kWritten:
-            writes_.completed(completion.context, completion.status);
+            writes_.end(completion.context, completion.status);
             return take_ended_writes();
         case Event::kAccepted: return sessions_.open(completion.connection);
         case Event::kConnected:

@@ -22,8 +22,6 @@ public:
     /// `why.status` is kOk if nobody knows.
     void add(uint32_t worker, uint32_t rank, LeaveMessage why);
 
-    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-
     /// Those that are remembered.
     [[nodiscard]] LostWorkersMessage numbers() const;
 

@@ -185,10 +185,6 @@ private:
         return window_[iteration % window_.size()];
     }
 
-    [[nodiscard]] bool is_open(uint64_t iteration) const noexcept {
-        return iteration > last_closed() && iteration <= last_open();
-    }
-
     /// Mostly a worker's number is its index.
     [[nodiscard]] size_t index_of(uint32_t worker) const noexcept {
         const bool is_there = worker < members_.size() && members_[worker].is.worker == worker;

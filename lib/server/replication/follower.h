@@ -100,8 +100,6 @@ public:
     /// Whether the last record that it took was more than rows: somebody waits for it.
     [[nodiscard]] bool has_taken_push() const noexcept { return has_taken_push_; }
 
-    [[nodiscard]] bool is_waiting() const noexcept { return !waiting_.empty(); }
-
     /// It makes room for a segment, a bounded part in each go_on().
     [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_; }
 

@@ -472,10 +472,6 @@ Stream* Streams::find(transport::ConnectionId connection) const noexcept {
     return nullptr;
 }
 
-bool Streams::has(transport::ConnectionId connection) const noexcept {
-    return find(connection) != nullptr;
-}
-
 bool Streams::connected(transport::ConnectionId connection) {
     Stream* const stream = find(connection);
     if (stream != nullptr) stream->connected();

@@ -138,8 +138,6 @@ public:
     /// The other end of a connection has no way any more to what was lent to it.
     void take_back_lent(transport::ConnectionId connection) { lent_.erase(connection); }
 
-    /// Whether the connection is one of a stream.
-    [[nodiscard]] bool has(transport::ConnectionId connection) const noexcept;
     /// Returns what is wrong with the frame; empty if nothing is.
     [[nodiscard]] std::string_view receive(transport::ConnectionId connection,
                                            const wire::FrameHeader& header);

@@ -190,7 +190,7 @@ std::optional<Fetched> Fetcher::next() {
 
 void Fetcher::done() {
     if (!returned_) return;
-    drop(*returned_);
+    release(*returned_);
     returned_.reset();
 }
 
@@ -200,11 +200,7 @@ Fetcher::Ticket Fetcher::keep() {
 }
 
 void Fetcher::release(Ticket ticket) {
-    drop(ticket);
-}
-
-void Fetcher::drop(size_t slot) {
-    Fetch& fetch = slots_[slot];
+    Fetch& fetch = slots_[ticket];
     const size_t bytes = fetch.memory.bytes();
     used_bytes_ -= bytes;
     const auto line = lines_.find(fetch.connection);
@@ -213,7 +209,7 @@ void Fetcher::drop(size_t slot) {
         spares_.put(std::move(fetch.memory));
     }
     fetch = Fetch();
-    free_slots_.push_back(slot);
+    free_slots_.push_back(ticket);
 }
 
 void Fetcher::forget(transport::ConnectionId connection) {
@@ -223,7 +219,7 @@ void Fetcher::forget(transport::ConnectionId connection) {
     for (const size_t slot : found->second.waiting) {
         slots_[slot].status = Errc::kPeerLost;
         slots_[slot].posted = true;
-        if (slots_[slot].reads_open == 0) drop(slot);
+        if (slots_[slot].reads_open == 0) release(slot);
     }
     lines_.erase(found);
 }

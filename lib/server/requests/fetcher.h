@@ -111,7 +111,6 @@ private:
     [[nodiscard]] Outcome get_memory(Fetch& fetch, Line& line);
     [[nodiscard]] Outcome post(size_t slot);
     [[nodiscard]] Outcome read(size_t slot, size_t offset, const wire::MemoryHandle& from);
-    void drop(size_t slot);
 
     transport::Endpoint& endpoint_;
     size_t limit_bytes_;

@@ -49,7 +49,7 @@ public:
     void want_replies() noexcept;
 
     /// The write that was posted with `context` has ended.
-    void completed(uint64_t context, Errc status) { end(context, status); }
+    void end(uint64_t context, Errc status);
 
     /// Ends the queued writes of a connection that is closed. The posted ones still complete.
     void forget(transport::ConnectionId connection);
@@ -79,7 +79,6 @@ private:
     /// False: it has to wait.
     [[nodiscard]] bool post(uint64_t id);
     [[nodiscard]] transport::Post post_values(uint64_t id, std::span<const std::byte> from);
-    void end(uint64_t id, Errc status);
 
     transport::Endpoint& endpoint_;
     std::unordered_map<uint64_t, PullWrite> writes_;

@@ -148,8 +148,6 @@ public:
     /// Frees registered memory. Routes that have none stay.
     size_t give_back(size_t bytes) noexcept override;
 
-    [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
-
 private:
     struct Key {
         uint32_t table;
