@@ -88,7 +88,7 @@ private:
 
     /// A table with room for `key_count` keys, in memory that was touched before.
     LineTable limit_table(size_t key_count) {
-        const size_t buckets = LineTable::buckets_for(key_count);
+        const size_t buckets = limits::line_buckets_for(key_count);
         return LineTable({arena_.array<LineTable::Bucket>(buckets), buckets});
     }
 

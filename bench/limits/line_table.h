@@ -22,10 +22,6 @@ class LineTable {
 public:
     using Bucket = LineBucket<float>;
 
-    [[nodiscard]] static size_t buckets_for(size_t key_count) noexcept {
-        return line_buckets_for(key_count);
-    }
-
     /// `buckets` is zeroed. Its size is a power of two, at least 2.
     explicit LineTable(std::span<Bucket> buckets, Compare compare = best_compare()) noexcept
         : buckets_(buckets), compare_(compare) {}

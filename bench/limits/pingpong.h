@@ -26,9 +26,6 @@ struct PingpongOptions {
 struct PingpongResult {
     uint64_t round_count = 0;
     uint64_t p50_ns = 0;
-    uint64_t p90_ns = 0;
-    uint64_t p99_ns = 0;
-    uint64_t max_ns = 0;
 };
 
 /// Each starts a thread for the other side, and pin the calling thread until they return.

@@ -192,7 +192,7 @@ void known_list_pull(benchmark::State& state) {
 }
 
 limits::LineTable limit_table(Arena& arena, size_t key_count) {
-    const size_t buckets = limits::LineTable::buckets_for(key_count);
+    const size_t buckets = limits::line_buckets_for(key_count);
     return limits::LineTable({arena.array<limits::LineTable::Bucket>(buckets), buckets});
 }
 

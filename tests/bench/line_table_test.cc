@@ -23,7 +23,7 @@ TEST_SUITE("line_table") {
             CAPTURE(static_cast<int>(kind));
             Random random(seed);
             constexpr size_t kKeys = 20'000;
-            std::vector<LineTable::Bucket> buckets(LineTable::buckets_for(kKeys + 1));
+            std::vector<LineTable::Bucket> buckets(limits::line_buckets_for(kKeys + 1));
             LineTable table(buckets, kind);
             std::unordered_map<uint64_t, float> model;
             for (int round = 0; round < 200; ++round) {
@@ -49,7 +49,7 @@ TEST_SUITE("line_table") {
 
     TEST_CASE("has room for what it was sized for, in buckets that are a power of two") {
         for (const size_t keys : {size_t{0}, size_t{1}, size_t{9}, size_t{1000}, size_t{12345}}) {
-            const size_t buckets = LineTable::buckets_for(keys);
+            const size_t buckets = limits::line_buckets_for(keys);
             CHECK((buckets & (buckets - 1)) == 0);
             CHECK(buckets >= 2);
             CHECK(buckets * 5 * 3 >= keys * 4);

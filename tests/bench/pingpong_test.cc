@@ -38,8 +38,6 @@ TEST_SUITE("pingpong") {
             CHECK(result->round_count >= 1);
             CHECK(result->round_count < options.rounds);
             CHECK(result->p50_ns > 0);
-            CHECK(result->p50_ns <= result->p99_ns);
-            CHECK(result->p99_ns <= result->max_ns);
         }
     }
 
