@@ -14,8 +14,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/worker/calls/fragments.h"
 #include "lib/worker/client_core.h"
-#include "lib/worker/fragments.h"
 
 namespace weir {
 

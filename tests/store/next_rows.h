@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lib/store/key_index.h"
+#include "lib/store/index/key_index.h"
 
 namespace weir::testing {
 
