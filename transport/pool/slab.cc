@@ -23,6 +23,9 @@ namespace {
 
 constexpr uint64_t kAlignmentMin = 2 * kMiB;  // what transparent huge pages need
 constexpr uint64_t kHugePages[] = {kGiB, 2 * kMiB};
+/// Touched in one system call. The kernel keeps the process's memory map locked meanwhile: another
+/// thread that maps memory, for a connection, waits that long.
+constexpr uint64_t kTouchBytes = 4 * kMiB;
 
 uint64_t normal_page_bytes() {
     return static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -261,11 +264,15 @@ int Slab::back_private(uint64_t bytes) const {
 /// Touches every page of the first `bytes` that are not backed yet. Returns errno, or 0.
 int Slab::touch(uint64_t bytes) const {
     std::byte* const first = memory_.data() + backed_bytes_;
-    if (madvise(first, bytes, MADV_POPULATE_WRITE) == 0) return 0;
-    if (errno != EINVAL) return errno;
-    volatile std::byte* const pages = first;  // a kernel before 5.14
-    for (uint64_t at = 0; at < bytes; at += page_bytes_)
-        pages[at] = std::byte{0};
+    const uint64_t step = round_up(kTouchBytes, page_bytes_);
+    for (uint64_t done = 0; done < bytes; done += step) {
+        if (madvise(first + done, std::min(step, bytes - done), MADV_POPULATE_WRITE) == 0) continue;
+        if (errno != EINVAL) return errno;
+        volatile std::byte* const pages = first;  // a kernel before 5.14
+        for (uint64_t at = 0; at < bytes; at += page_bytes_)
+            pages[at] = std::byte{0};
+        return 0;
+    }
     return 0;
 }
 
