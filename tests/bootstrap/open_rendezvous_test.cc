@@ -18,6 +18,7 @@
 #include "tests/bootstrap/rendezvous_testing.h"
 #include "tests/log_lines.h"
 #include "tests/seed.h"
+#include "tests/wait_until.h"
 #include "transport/net/reserved_port.h"
 
 namespace weir::boot {
@@ -34,7 +35,7 @@ class RunningJob {
 public:
     explicit RunningJob(const MaybeSecret& secret = {}) {
         const auto server = open_server(1, secret);
-        REQUIRE(server->exchange(in_s(20)));
+        REQUIRE(server->exchange(in_s(kPatienceS)));
         auto open = server->stay_open(a_contact(secret));
         REQUIRE(open);
         rendezvous_ = std::move(*open);
@@ -53,7 +54,8 @@ public:
 
     [[nodiscard]] HostPort at() const { return {"127.0.0.1", port_}; }
 
-    [[nodiscard]] Result<Contact> ask(const MaybeSecret& secret = {}, uint64_t wait_s = 20) const {
+    [[nodiscard]] Result<Contact> ask(const MaybeSecret& secret = {},
+                                      uint64_t wait_s = kPatienceS) const {
         return ask_for_contact(at(), secret, kClock, in_s(wait_s));
     }
 
@@ -85,8 +87,8 @@ TEST_SUITE("bootstrap open rendezvous") {
         const MaybeSecret secret = make_secret();
         const RunningJob job(secret);
         RendezvousCall call(job.at(), secret, kClock);
-        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(20)));
-        const auto record = call.receive(in_s(20));
+        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(kPatienceS)));
+        const auto record = call.receive(in_s(kPatienceS));
         REQUIRE(record);
         const auto message = decode_message(*record);
         REQUIRE(message);
@@ -124,10 +126,9 @@ TEST_SUITE("bootstrap open rendezvous") {
         // What the newcomer reads is a record of this version: its reader names both.
         std::string answer(200, '\0');
         ssize_t got = -1;
-        for (int i = 0; i < 500 && got < 0; ++i) {
-            got = ::recv(socket.fd(), answer.data(), answer.size(), 0);
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        }
+        REQUIRE(weir::testing::wait_until(
+            [&] { return (got = ::recv(socket.fd(), answer.data(), answer.size(), 0)) >= 0; },
+            [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
         REQUIRE(got > 0);
         transport::Protocol next = kRendezvousProtocol;
         ++next.version;
@@ -155,8 +156,9 @@ TEST_SUITE("bootstrap open rendezvous") {
     TEST_CASE("a newcomer before the job has begun is told so, and the ranks meet") {
         const auto server = open_server(2);
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 20); });
-        const auto early = ask_for_contact({"127.0.0.1", server->port()}, {}, kClock, in_s(20));
+        std::thread rank_0([&] { ours = run_server(*server); });
+        const auto early =
+            ask_for_contact({"127.0.0.1", server->port()}, {}, kClock, in_s(kPatienceS));
         CHECK(early.code() == Errc::kRefused);
         CHECK(mentions(error_of(early), "the job has not begun yet"));
         CHECK(text_of(run_other(server->port(), {})) == "ok");
@@ -168,25 +170,16 @@ TEST_SUITE("bootstrap open rendezvous") {
         const auto reserved = transport::ReservedPort::make();
         REQUIRE(reserved);
         const HostPort at{"127.0.0.1", reserved->number()};
-        const auto contact = ask_for_contact(at, {}, kClock, in_s(5));
+        const auto contact = ask_for_contact(at, {}, kClock, in_s(kPatienceS));
         CHECK(contact.code() == Errc::kUnavailable);
         CHECK(mentions(error_of(contact), at.text()));
         CHECK(mentions(error_of(contact), "is the job running"));
     }
 
     TEST_CASE("who answers on the port but is no job is an error at once") {
-        const auto listener = tcp_listen({"127.0.0.1", 0});
-        REQUIRE(listener);
-        std::thread stranger([&] {
-            Descriptor fd;
-            while (!fd)
-                fd = Descriptor(::accept(listener->get(), nullptr, nullptr));
-            send_raw(fd.get(), "SSH-2.0-OpenSSH_9.2\r\n");
-            std::this_thread::sleep_for(std::chrono::milliseconds(200));
-        });
+        const OtherProgram program;
         const auto contact =
-            ask_for_contact({"127.0.0.1", tcp_port(*listener)}, {}, kClock, in_s(20));
-        stranger.join();
+            ask_for_contact({"127.0.0.1", program.port()}, {}, kClock, in_s(kTooLongS));
         CHECK(contact.code() == Errc::kProtocol);
         CHECK(mentions(error_of(contact), "not as rank 0 of a Weir job"));
     }
@@ -207,10 +200,10 @@ TEST_SUITE("bootstrap open rendezvous") {
             if (i % 3 == 0) open.pop_back();
         }
         RendezvousCall call(job.at(), {}, kClock);
-        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(20)));
-        REQUIRE(call.receive(in_s(20)));
+        REQUIRE(call.connect({.role = RendezvousHello::Role::kNewcomer}, in_s(kPatienceS)));
+        REQUIRE(call.receive(in_s(kPatienceS)));
         call.queue({.kind = RendezvousKind::kCommit, .round = 1});
-        CHECK(call.receive(in_s(20)).code() == Errc::kPeerLost);
+        CHECK(call.receive(in_s(kPatienceS)).code() == Errc::kPeerLost);
         CHECK(error_of(job.ask()) == "ok");
         CHECK(mentions(captured.text(), "a newcomer sends nothing after the handshake"));
     }
@@ -220,14 +213,15 @@ TEST_SUITE("bootstrap open rendezvous") {
         std::vector<transport::Socket> silent;
         for (uint32_t i = 0; i < 2 * RendezvousListener::kUnkeptMax; ++i)
             silent.push_back(connect_raw(job.port()));
-        CHECK(error_of(job.ask({}, 20)) == "ok");
+        CHECK(error_of(job.ask()) == "ok");
         silent.clear();
         std::vector<std::unique_ptr<RendezvousCall>> staying;
         for (uint32_t i = 0; i < 2 * RendezvousListener::kUnkeptMax; ++i) {
             staying.push_back(std::make_unique<RendezvousCall>(job.at(), std::nullopt, kClock));
-            REQUIRE(staying.back()->connect({.role = RendezvousHello::Role::kNewcomer}, in_s(20)));
+            REQUIRE(staying.back()->connect({.role = RendezvousHello::Role::kNewcomer},
+                                            in_s(kPatienceS)));
         }
-        CHECK(error_of(job.ask({}, 20)) == "ok");
+        CHECK(error_of(job.ask()) == "ok");
     }
 
     TEST_CASE("what looks like HOST:PORT is a rendezvous, and anything with a folder a file") {

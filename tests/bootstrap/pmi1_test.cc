@@ -242,7 +242,7 @@ TEST_SUITE("bootstrap pmi1") {
     }
 
     TEST_CASE("a rank that does not come is an error after the deadline, not a wait for ever") {
-        const HurriedClock clock;
+        const HurriedClock clock(kSecond);
         FakeLauncher launcher(2);
         const Descriptor never_comes(launcher.client_fds[1]);
         const Descriptor waits(launcher.client_fds[0]);
@@ -271,7 +271,7 @@ TEST_SUITE("bootstrap pmi1") {
     }
 
     TEST_CASE("a silent launcher is given up after the deadline") {
-        CHECK(open_against("cmd=respo", HurriedClock(), false).code() == Errc::kDeadline);
+        CHECK(open_against("cmd=respo", HurriedClock(kSecond), false).code() == Errc::kDeadline);
     }
 }
 

@@ -22,7 +22,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const auto server = open_server(3);
         std::vector<Status> outcomes(3);
         std::vector<Status> bad(4);
-        std::thread rank_0([&] { outcomes[0] = run_server(*server, 20); });
+        std::thread rank_0([&] { outcomes[0] = run_server(*server); });
         std::optional<RendezvousLink> first = sit_raw(server->port(), 1, 3);
         bad[0] = run_other(server->port(), {.rank = 3, .size = 3});
         bad[1] = run_other(server->port(), {.rank = 2, .size = 4});
@@ -50,7 +50,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const transport::Secret secret = make_secret();
         const auto server = open_server(2, secret);
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        std::thread rank_0([&] { ours = run_server(*server); });
         const Status wrong = run_other(server->port(), {.secret = make_secret()});
         const Status none = run_other(server->port(), {});
         const Status right = run_other(server->port(), {.secret = secret});
@@ -65,20 +65,24 @@ TEST_SUITE("bootstrap rendezvous refusal") {
     }
 
     TEST_CASE("a rank that did not connect because of another secret is named with that reason") {
-        const auto server = open_server(2, make_secret());
+        AheadClock clock;
+        const auto server = open_server(2, make_secret(), clock);
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 1); });
+        std::thread rank_0([&] { ours = server->exchange(in_s(kTooLongS)); });
         const Status wrong = run_other(server->port(), {.secret = make_secret()});
+        clock.advance_s(kTooLongS);
         rank_0.join();
         CHECK(wrong.code() == Errc::kRefused);
         CHECK(mentions(text_of(ours), "another secret"));
     }
 
     TEST_CASE("rank 0 itself cannot be played without the secret") {
-        const auto server = open_server(2);  // knows none
+        AheadClock clock;
+        const auto server = open_server(2, {}, clock);  // knows none
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 1); });
+        std::thread rank_0([&] { ours = server->exchange(in_s(kTooLongS)); });
         const Status status = run_other(server->port(), {.secret = make_secret()});
+        clock.advance_s(kTooLongS);
         rank_0.join();
         CHECK(status.code() == Errc::kRefused);
     }
@@ -87,7 +91,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const transport::Secret secret = make_secret();
         const auto server = open_server(2, secret);
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        std::thread rank_0([&] { ours = run_server(*server); });
         // What a rank says in a handshake with another rank 0 that knows the same secret.
         const RendezvousHello hello{.rank = 1, .size = 2, .secured = true};
         const auto side = [&](transport::Side which) {
@@ -131,7 +135,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const ::weir::testing::LogLines captured(LogLevel::kWarning);
         const auto server = open_server(2);
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        std::thread rank_0([&] { ours = run_server(*server); });
         WEIR_TEST_SEED(seed, 7);
         Random random(seed);
         std::vector<transport::Socket> open;
@@ -143,7 +147,6 @@ TEST_SUITE("bootstrap rendezvous refusal") {
             send_raw(socket.fd(), bytes);
             if (i % 2 == 0) open.push_back(std::move(socket));
         }
-        const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
         const std::string hello = record_of(kHelloType, sizeof(transport::Nonce));
         const uint8_t commit = static_cast<uint8_t>(RendezvousKind::kCommit);
         const std::vector<std::string> hostile = {
@@ -164,9 +167,9 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         for (const std::string& bytes : hostile) {
             open.push_back(connect_raw(server->port()));
             send_raw(open.back().fd(), bytes);
-            pause();
         }
-        // Joins as rank 1, then misbehaves: its seat must become free again.
+        // Joins as rank 1, then misbehaves: its seat must become free again. Rank 0 reads that before
+        // it admits the next one, who comes later.
         const std::vector<RendezvousMessage> bad = {
             {.kind = RendezvousKind::kEntry, .rank = 0, .key = "name"},
             {.kind = RendezvousKind::kEntry, .rank = 1, .key = "a b"},
@@ -178,13 +181,11 @@ TEST_SUITE("bootstrap rendezvous refusal") {
             seats.push_back(sit_raw(server->port(), 1, 2));
             seats.back().queue(message);
             REQUIRE(seats.back().flush());
-            pause();
         }
         for (const std::string& bytes :
              {hello, record_of(commit, 5), record_of(commit, 0xffff), record_of(0, 0)}) {
             seats.push_back(sit_raw(server->port(), 1, 2));
             send_raw(seats.back().fd(), bytes);
-            pause();
         }
         CHECK(text_of(run_other(server->port(), {})) == "ok");
         rank_0.join();
@@ -212,7 +213,7 @@ TEST_SUITE("bootstrap rendezvous refusal") {
         const ::weir::testing::LogLines captured(LogLevel::kWarning);
         auto server = open_server(2);
         Status ours;
-        std::thread rank_0([&] { ours = run_server(*server, 20); });
+        std::thread rank_0([&] { ours = run_server(*server); });
         std::vector<transport::Socket> crowd;
         for (size_t i = 0; i < 3 * RendezvousListener::kUnkeptMax; ++i) {
             crowd.push_back(connect_raw(server->port()));
@@ -226,17 +227,8 @@ TEST_SUITE("bootstrap rendezvous refusal") {
     }
 
     TEST_CASE("who answers on the port but is no rank 0 is an error at once") {
-        const auto listener = tcp_listen({"127.0.0.1", 0});
-        REQUIRE(listener);
-        std::thread stranger([&] {
-            Descriptor fd;
-            while (!fd)
-                fd = Descriptor(::accept(listener->get(), nullptr, nullptr));
-            send_raw(fd.get(), "SSH-2.0-OpenSSH_9.2\r\n");
-            std::this_thread::sleep_for(std::chrono::milliseconds(200));
-        });
-        const Status status = run_other(tcp_port(*listener), {});
-        stranger.join();
+        const OtherProgram program;
+        const Status status = run_other(program.port(), {.wait_ms = kTooLongS * 1000});
         REQUIRE(status.code() == Errc::kProtocol);
         CHECK(mentions(text_of(status), "choose another port"));
     }

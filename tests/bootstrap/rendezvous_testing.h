@@ -9,6 +9,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -22,20 +25,36 @@ namespace weir::boot {
 
 inline const SteadyClock kClock;
 
+/// For what should happen soon, however busy the machine is.
+inline constexpr uint64_t kPatienceS = 60;
+/// For what another event must end: beyond all patience.
+inline constexpr uint64_t kTooLongS = 3600;
+
 inline uint64_t in_s(uint64_t seconds) {
     return kClock.now_ns() + seconds * kSecond;
+}
+
+inline uint64_t in_ms(uint64_t milliseconds) {
+    return kClock.now_ns() + milliseconds * kMillisecond;
 }
 
 /// A clock that runs, and can be set ahead: a wait ends when what it waited for has been seen.
 /// Thread: any.
 class AheadClock final : public Clock {
 public:
-    [[nodiscard]] uint64_t now_ns() const noexcept override { return kClock.now_ns() + ahead_ns_; }
+    [[nodiscard]] uint64_t now_ns() const noexcept override {
+        ++readings_;
+        return kClock.now_ns() + ahead_ns_;
+    }
 
-    void advance(uint64_t by_ns) noexcept { ahead_ns_ += by_ns; }
+    void advance_s(uint64_t seconds) noexcept { ahead_ns_ += seconds * kSecond; }
+
+    /// How often it has been read: who polls reads it each time.
+    [[nodiscard]] uint64_t readings() const noexcept { return readings_; }
 
 private:
     std::atomic<uint64_t> ahead_ns_ = 0;
+    mutable std::atomic<uint64_t> readings_ = 0;
 };
 
 /// Rank 0 of a job on loopback; `port` 0: on any that is free.
@@ -55,15 +74,15 @@ struct Other {
     uint32_t rank = 1;
     uint32_t size = 2;
     std::optional<transport::Secret> secret = {};
-    uint64_t wait_s = 20;
+    uint64_t wait_ms = kPatienceS * 1000;
 };
 
-inline Status run_other(uint16_t port, const Other& other) {
+inline Status run_other(uint16_t port, const Other& other, const Clock& clock = kClock) {
     RendezvousClient client(
         {.at = {"127.0.0.1", port}, .rank = other.rank, .size = other.size, .secret = other.secret},
-        kClock);
+        clock);
     WEIR_TRY(client.put("name", fmt::format("rank-{}", other.rank)));
-    WEIR_TRY(client.exchange(in_s(other.wait_s)));
+    WEIR_TRY(client.exchange(in_ms(other.wait_ms)));
     for (uint32_t rank = 0; rank < other.size; ++rank) {
         WEIR_ASSIGN(const std::string name, client.get(rank, "name"));
         if (name != fmt::format("rank-{}", rank)) return Error(Errc::kProtocol, "changed");
@@ -71,13 +90,13 @@ inline Status run_other(uint16_t port, const Other& other) {
     return client.finish();
 }
 
-inline Status run_server(RendezvousServer& server, uint64_t wait_s) {
+inline Status run_server(RendezvousServer& server, uint64_t wait_ms = kPatienceS * 1000) {
     WEIR_TRY(server.put("name", "rank-0"));
-    return server.exchange(in_s(wait_s));
+    return server.exchange(in_ms(wait_ms));
 }
 
 inline transport::Socket connect_raw(uint16_t port) {
-    auto socket = tcp_connect({"127.0.0.1", port}, kClock, in_s(20));
+    auto socket = tcp_connect({"127.0.0.1", port}, kClock, in_s(kPatienceS));
     REQUIRE(socket);
     return std::move(socket).value();
 }
@@ -85,6 +104,34 @@ inline transport::Socket connect_raw(uint16_t port) {
 inline void send_raw(int fd, std::string_view bytes) {
     (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
+
+/// A program that is no rank 0 of a job: it answers one connection with something else, and keeps
+/// that open while this object lives.
+class OtherProgram {
+public:
+    OtherProgram() {
+        auto listener = tcp_listen({"127.0.0.1", 0});
+        REQUIRE(listener);
+        listener_ = std::move(*listener);
+        thread_ = std::thread([this] {
+            while (!accepted_)
+                accepted_ = Descriptor(::accept(listener_.get(), nullptr, nullptr));
+            send_raw(accepted_.get(), "SSH-2.0-OpenSSH_9.2\r\n");
+        });
+    }
+
+    OtherProgram(const OtherProgram&) = delete;
+    OtherProgram& operator=(const OtherProgram&) = delete;
+
+    ~OtherProgram() { thread_.join(); }
+
+    [[nodiscard]] uint16_t port() const { return tcp_port(listener_); }
+
+private:
+    Descriptor listener_;
+    Descriptor accepted_;
+    std::thread thread_;
+};
 
 /// A record, as text.
 inline std::string record_of(uint8_t type, size_t body_bytes) {
@@ -123,10 +170,10 @@ inline std::string text_of(const Status& status) {
     return status ? "ok" : status.error().message();
 }
 
-/// Whether `trial` comes true. It gets the seconds that ranks wait for each other: few, and if they
-/// are too few on a busy machine for a rank to come within them, more.
-inline bool comes_true(const std::function<bool(uint64_t wait_s)>& trial) {
-    return trial(1) || trial(5) || trial(30);
+/// Whether `trial` comes true. It gets the time that ranks wait for each other: little, and if that
+/// is too little on a busy machine for a rank to come within it, more.
+inline bool comes_true(const std::function<bool(uint64_t wait_ms)>& trial) {
+    return trial(200) || trial(5000) || trial(30'000);
 }
 
 }  // namespace weir::boot
