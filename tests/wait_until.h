@@ -9,7 +9,11 @@
 
 namespace weir::testing {
 
-inline constexpr uint64_t kPatienceNs = 20 * kSecond;
+inline constexpr uint64_t kPatienceNs = 60 * kSecond;
+
+/// Where other programs compute, a yield lasts as long as their turns, and endpoints look for new
+/// peers only once in hundreds of polls: so many polls for each yield.
+inline constexpr uint32_t kPollsPerYield = 64;
 
 /// Calls `step()` until `over()`, for `patience_ns` at most. False: it took longer.
 template <class Over, class Step>

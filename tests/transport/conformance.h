@@ -9,7 +9,7 @@
 ///
 /// in a source listed in `conformance_sources`. A factory that answers with an error is skipped
 /// aloud. WEIR_CONFORMANCE=shm,sim limits the run to those backends; WEIR_CONFORMANCE_CYCLES sets
-/// the number of connect/close cycles; WEIR_CONFORMANCE_PATIENCE_S the deadline of a step.
+/// the number of connect/close cycles; WEIR_CONFORMANCE_PATIENCE_S how long nothing may happen.
 
 #include <functional>
 #include <memory>
@@ -24,6 +24,10 @@ namespace weir::transport::conformance {
 
 /// A sanitizer keeps freed memory, so that growth says nothing.
 inline constexpr bool kResidentMemoryTells = !testing::kHasSanitizer;
+
+/// For backends that lose a peer whose host is silent. Cases leave a peer unpolled, with all buffers
+/// full, and on a busy machine that may last; no host is silent here.
+inline constexpr uint32_t kSilenceMsMax = 100'000;
 
 /// What a process holds, to be compared before and after.
 struct Usage {
@@ -58,7 +62,7 @@ public:
     /// shrink.
     [[nodiscard]] virtual MemoryBlock make_memory(size_t process, size_t length_bytes);
 
-    /// Lets a little time pass: simulated time, or a turn for other threads.
+    /// Lets a little time pass: simulated time, or now and then a turn for other threads.
     virtual void advance();
 
     /// The time that deadlines are measured in.
@@ -75,6 +79,7 @@ public:
 
 private:
     std::vector<MemoryBlock> made_;
+    uint32_t advances_ = 0;
 };
 
 using FabricFactory = std::function<Result<std::unique_ptr<Fabric>>()>;

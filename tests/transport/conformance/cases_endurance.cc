@@ -11,6 +11,7 @@
 
 #include "lib/base/clock.h"
 #include "tests/transport/conformance/stage.h"
+#include "tests/wait_until.h"
 
 namespace weir::transport::conformance {
 
@@ -27,8 +28,13 @@ public:
     explicit LeakCheck(Fabric& fabric)
         : fabric_(fabric), before_{fabric.usage(0), fabric.usage(1)} {}
 
-    void finish(uint64_t cycles) const {
+    /// Waits until what is closed has gone, too.
+    void finish(Stage& stage, uint64_t cycles) const {
         const size_t growth_bytes_max = kGrowthBytesMax + cycles * kGrowthBytesPerCycle;
+        static_cast<void>(stage.until([&] {
+            return fabric_.usage(0).open_files <= before_[0].open_files &&
+                   fabric_.usage(1).open_files <= before_[1].open_files;
+        }));
         for (size_t process = 0; process < 2; ++process) {
             const Usage after = fabric_.usage(process);
             CAPTURE(process);
@@ -100,7 +106,7 @@ void connections_come_and_go_without_a_leak(Fabric& fabric) {
     for (uint64_t i = 0; i < cycles; i += kTogether)
         cycle(stage, a, b, i);
     stage.settle();
-    leaks.finish(cycles);
+    leaks.finish(stage, cycles);
 }
 
 void endpoints_come_and_go_without_a_leak(Fabric& fabric) {
@@ -124,7 +130,7 @@ void endpoints_come_and_go_without_a_leak(Fabric& fabric) {
     for (uint64_t i = 0; i < cycles; ++i)
         round(i);
     stage.settle();
-    leaks.finish(cycles);
+    leaks.finish(stage, cycles);
 }
 
 void registrations_come_and_go_without_a_leak(Fabric& fabric) {
@@ -151,7 +157,7 @@ void registrations_come_and_go_without_a_leak(Fabric& fabric) {
     for (uint64_t i = 0; i < cycles; ++i)
         round();
     stage.settle();
-    leaks.finish(cycles);
+    leaks.finish(stage, cycles);
     CHECK_FALSE(a.closed(link.near));
 }
 
@@ -159,6 +165,7 @@ void registrations_come_and_go_without_a_leak(Fabric& fabric) {
 /// not use doctest.
 bool echo_until_closed(Endpoint& endpoint, const std::atomic<bool>& give_up) {
     std::vector<Completion> completions(16);
+    uint32_t idle_polls = 0;
     while (!give_up.load(std::memory_order_relaxed)) {
         const size_t count = endpoint.poll(completions);
         for (size_t i = 0; i < count; ++i) {
@@ -169,7 +176,7 @@ bool echo_until_closed(Endpoint& endpoint, const std::atomic<bool>& give_up) {
             if (endpoint.send(c.connection, {&c.message, 1}) != Post::kPosted) return false;
         }
         endpoint.flush();
-        if (count == 0) std::this_thread::yield();
+        if (count == 0 && ++idle_polls % testing::kPollsPerYield == 0) std::this_thread::yield();
     }
     return false;
 }

@@ -21,8 +21,7 @@ bool readable(int fd, int timeout_ms) {
 /// wake-up is allowed, a lost one is not. The others are polled meanwhile.
 bool wakes(Stage& stage, Party& sleeper, const std::vector<Party*>& others) {
     const SteadyClock clock;
-    const uint64_t patience_s = number_from_environment("WEIR_CONFORMANCE_PATIENCE_S", 20);
-    const uint64_t end_ns = clock.now_ns() + patience_s * kSecond;
+    const uint64_t end_ns = clock.now_ns() + patience_ns();
     int fd = sleeper.endpoint().arm();
     while (clock.now_ns() < end_ns) {
         for (Party* const other : others)
@@ -115,12 +114,18 @@ void nothing_does_not_wake_for_ever(Fabric& fabric) {
     const Link link = stage.connect(a, b);
     stage.send(a, link.near, "one");
     REQUIRE(stage.until([&] { return b.count(Event::kReceived, link.far) == 1; }));
-    stage.settle();
+    // What connecting left behind may wake it for a while, longer where the machine is busy.
+    const SteadyClock clock;
+    const uint64_t end_ns = clock.now_ns() + patience_ns();
     int idle_wakes = 0;
-    for (int i = 0; i < 20; ++i) {
-        static_cast<void>(b.poll());
-        if (readable(b.endpoint().arm(), 2)) ++idle_wakes;
-    }
+    do {
+        stage.settle();
+        idle_wakes = 0;
+        for (int i = 0; i < 20; ++i) {
+            static_cast<void>(b.poll());
+            if (readable(b.endpoint().arm(), 2)) ++idle_wakes;
+        }
+    } while (idle_wakes >= 10 && clock.now_ns() < end_ns);
     CHECK(idle_wakes < 10);
 }
 

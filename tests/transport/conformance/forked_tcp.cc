@@ -12,6 +12,7 @@ namespace {
 Result<std::unique_ptr<Device>> make_tcp(const Secret& secret) {
     tcp::DeviceOptions options;
     options.bind_address = "127.0.0.1";
+    options.silence_ms_max = kSilenceMsMax;
     options.secret = secret;
     return tcp::make_device(options);
 }

@@ -127,9 +127,10 @@ public:
     /// The stage no longer polls this party: it is dead, or the case polls it.
     void stop_polling(Party& party);
 
-    /// Polls all parties once and advances the time.
-    void step();
-    /// Steps until `done` returns true; false after the deadline.
+    /// Polls all parties once and advances the time. Returns the number of completions.
+    size_t step();
+    /// Steps until `done` returns true. False: there was no completion for as long as
+    /// patience_ns(). A busy machine only takes longer.
     [[nodiscard]] bool until(const std::function<bool()>& done);
     /// Steps for a short time, so that an event that must not happen could happen.
     void settle();
@@ -160,6 +161,8 @@ template <class T>
 /// Whether every byte is `value`.
 [[nodiscard]] bool all_are(std::span<const std::byte> bytes, std::byte value);
 void fill(std::span<std::byte> bytes, std::byte value);
+/// For what should happen soon.
+[[nodiscard]] uint64_t patience_ns();
 /// A number from the environment, or `otherwise`.
 [[nodiscard]] uint64_t number_from_environment(const char* name, uint64_t otherwise);
 

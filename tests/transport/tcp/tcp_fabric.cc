@@ -16,6 +16,7 @@ public:
         auto fabric = std::make_unique<TcpFabric>();
         tcp::DeviceOptions options;
         options.bind_address = "127.0.0.1";
+        options.silence_ms_max = conformance::kSilenceMsMax;
         options.secret = random_bytes();
         for (auto& device : fabric->devices_) {
             WEIR_ASSIGN(device, tcp::make_device(options));
