@@ -20,6 +20,7 @@
 #include "lib/worker/table_access.h"
 #include "tests/frames.h"
 #include "tests/table_schemas.h"
+#include "tests/wait_until.h"
 #include "transport/pool/first_fit.h"
 #include "transport/shm/shm.h"
 
@@ -83,10 +84,10 @@ public:
         address = manager_->address();
         to_manager_ = *endpoint_->connect(address);
         thread_ = std::thread([this] {
-            while (!stop_) {
+            for (uint32_t turn = 1; !stop_; ++turn) {
                 (void)manager_->poll();
                 poll();
-                std::this_thread::yield();
+                if (turn % testing::kPollsPerYield == 0) std::this_thread::yield();
             }
         });
     }
@@ -149,7 +150,8 @@ private:
 
 /// Two clients of one process, the first of which has a pull open that the server has begun.
 struct TwoClients {
-    TwoClients() {
+    /// A closed connection waits that long for the server to let go of memory.
+    explicit TwoClients(uint64_t close_timeout_ns) : device(make_device(close_timeout_ns)) {
         for (uint32_t worker = 0; worker < 2; ++worker)
             clients.push_back(make_client(worker));
         clients[0]->wait_until([&] {
@@ -172,6 +174,12 @@ struct TwoClients {
         clients[0].reset();
     }
 
+    static std::unique_ptr<transport::Device> make_device(uint64_t close_timeout_ns) {
+        transport::shm::DeviceOptions options;
+        options.close_timeout_ns = close_timeout_ns;
+        return std::move(transport::shm::make_device(options)).value();
+    }
+
     std::shared_ptr<ClientState> make_client(uint32_t worker) {
         ClientCoreOptions options;
         options.worker = worker;
@@ -184,7 +192,7 @@ struct TwoClients {
 
     SteadyClock clock;
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
-    std::unique_ptr<transport::Device> device = std::move(transport::shm::make_device({})).value();
+    std::unique_ptr<transport::Device> device;
     std::shared_ptr<SharedPool> pool = std::make_shared<SharedPool>(*device);
     LateServer server{*device};
     std::vector<std::shared_ptr<ClientState>> clients;
@@ -206,11 +214,11 @@ bool is_left_alone(TwoClients& two) {
 
 TEST_SUITE("client memory") {
     TEST_CASE("a client that goes waits for a server that is about to write into its memory") {
-        TwoClients two;
+        TwoClients two(60 * kSecond);
         std::thread later([&] {
             while (!two.server.asked)
                 std::this_thread::yield();
-            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
             two.server.go = true;
         });
         two.pull_and_go();
@@ -219,7 +227,7 @@ TEST_SUITE("client memory") {
     }
 
     TEST_CASE("where the server takes too long, nobody else gets that memory") {
-        TwoClients two;
+        TwoClients two(50 * kMillisecond);
         two.pull_and_go();
         CHECK(is_left_alone(two));
     }

@@ -155,9 +155,12 @@ TEST_SUITE("endpoint") {
         const auto span = b.endpoint().expose(b.accept(), far);
         REQUIRE(span.has_value());
         std::atomic<int> stage{0};
+        std::atomic<bool> deregisters{false};
         std::thread other([&] {
             const std::byte* const there = a.endpoint().map(id, *span, Access::kRemoteRead);
             stage = there == far.data() ? 1 : -1;
+            while (!deregisters)
+                std::this_thread::yield();
             std::this_thread::sleep_for(std::chrono::milliseconds(30));
             stage = 2;
             a.poll();
@@ -165,9 +168,15 @@ TEST_SUITE("endpoint") {
         while (stage == 0)
             std::this_thread::yield();
         REQUIRE(stage >= 1);
+        const SteadyClock clock;
+        const uint64_t begin_ns = clock.now_ns();
+        deregisters = true;
         device->deregister_memory(*region);
-        CHECK(stage == 2);
-        far.assign(far.size(), std::byte{0});  // TSan checks that no thread reads it any more
+        // It may give up on a thread that the machine does not run for so long.
+        const bool waited = stage == 2;
+        CHECK((waited || clock.now_ns() - begin_ns >= 200 * kMillisecond));
+        // TSan checks that no thread reads it any more.
+        if (waited) far.assign(far.size(), std::byte{0});
         other.join();
         CHECK(a.endpoint().map(id, *span, Access::kRemoteRead) == nullptr);
     }
@@ -215,7 +224,7 @@ TEST_SUITE("endpoint") {
                 a.endpoint().flush();
             }
             CHECK(a.endpoint().counters().doorbells == 1);
-            CHECK(readable(fd, 1000));
+            CHECK(readable(fd, 60'000));
             CHECK(b.receive(far) == "asleep");
         }
     }
@@ -234,7 +243,7 @@ TEST_SUITE("endpoint") {
                 if (begins) static_cast<void>(actor.send(connection, "ball"));
                 for (int round = 0; round < kRounds;) {
                     actor.happened.clear();
-                    if (actor.poll() == 0 && !readable(actor.endpoint().arm(), 10'000)) {
+                    if (actor.poll() == 0 && !readable(actor.endpoint().arm(), 60'000)) {
                         return false;  // a lost wake-up
                     }
                     for (const testing::Happened& one : actor.happened) {

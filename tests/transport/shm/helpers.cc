@@ -21,12 +21,6 @@
 
 namespace weir::transport::shm::testing {
 
-namespace {
-
-constexpr uint64_t kPatienceNs = 10 * kSecond;
-
-}  // namespace
-
 Secret test_secret() {
     Secret secret{};
     secret.fill(std::byte{0x42});
@@ -58,13 +52,11 @@ size_t Actor::poll() {
 }
 
 bool Actor::until(const std::function<bool()>& done, Actor* other) {
-    return weir::testing::wait_until(
-        done,
-        [&] {
-            if (poll() == 0) usleep(1);
-            if (other != nullptr) other->poll();
-        },
-        kPatienceNs);
+    uint32_t idle_polls = 0;
+    return weir::testing::wait_until(done, [&] {
+        if (poll() == 0 && ++idle_polls % weir::testing::kPollsPerYield == 0) usleep(1);
+        if (other != nullptr) other->poll();
+    });
 }
 
 ConnectionId Actor::connect(const std::string& address, Actor* other) {

@@ -41,7 +41,7 @@ public:
 
     /// Polls once. Returns the number of completions.
     size_t poll();
-    /// Polls this one and `other` until `done`. False: not within ten seconds.
+    /// Polls this one and `other` until `done`. False: not within kPatienceNs.
     [[nodiscard]] bool until(const std::function<bool()>& done, Actor* other = nullptr);
 
     /// Connects to an endpoint of another process. 0: it failed.

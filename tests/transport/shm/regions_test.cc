@@ -202,17 +202,21 @@ TEST_SUITE("quiescence") {
         Quiescence quiescence;
         const auto reader = quiescence.join();
         std::atomic<bool> entered{false};
+        std::atomic<bool> waits{false};
         std::atomic<bool> left{false};
         std::thread other([&] {
             reader->enter();
             entered = true;
+            while (!waits)
+                std::this_thread::yield();
             std::this_thread::sleep_for(std::chrono::milliseconds(30));
             left = true;
             reader->leave();
         });
         while (!entered)
             std::this_thread::yield();
-        CHECK(quiescence.wait(10 * kSecond));
+        waits = true;
+        CHECK(quiescence.wait(60 * kSecond));
         CHECK(left);
         other.join();
     }

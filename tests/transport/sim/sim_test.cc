@@ -295,6 +295,6 @@ TEST_SUITE("sim") {
         const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
         MESSAGE((static_cast<double>(got) / seconds)
                 << " messages simulated per second of this core");
-        CHECK(seconds < 10);  // with sanitizers; 0.1 is usual
+        CHECK(seconds < 60);  // with sanitizers on a slow machine; 0.1 is usual
     }
 }

@@ -4,16 +4,14 @@
 /// conformance suite.
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "lib/base/clock.h"
 #include "tests/log_lines.h"
 #include "tests/transport/conformance/stage.h"
 #include "tests/transport/tcp/raw_peer.h"
+#include "tests/wait_until.h"
 #include "transport/tcp/tcp.h"
 
 namespace {
@@ -50,14 +48,7 @@ struct Scene {
     }
 
     bool until(const std::function<bool()>& done) {
-        const SteadyClock clock;
-        const uint64_t end_ns = clock.now_ns() + 20 * kSecond;
-        while (!done()) {
-            if (clock.now_ns() > end_ns) return false;
-            party.poll();
-            std::this_thread::yield();
-        }
-        return true;
+        return weir::testing::wait_until(done, [&] { party.poll(); });
     }
 
     RemoteSpan exposed() { return party.endpoint().expose(party.accepted()[0], page).value(); }
@@ -274,13 +265,12 @@ TEST_SUITE("tcp endpoint") {
         Party a(*device, {});
         Party b(*device, {});
         REQUIRE(a.connect(b.endpoint().address()).has_value());
-        const SteadyClock clock;
-        const uint64_t end_ns = clock.now_ns() + 20 * kSecond;
-        while (b.accepted().empty() || a.seen().empty()) {
-            REQUIRE(clock.now_ns() < end_ns);
-            a.poll();
-            b.poll();
-        }
+        REQUIRE(
+            weir::testing::wait_until([&] { return !b.accepted().empty() && !a.seen().empty(); },
+                                      [&] {
+                                          a.poll();
+                                          b.poll();
+                                      }));
         const ConnectionId id = a.seen()[0].connection;
         const size_t before = conformance::own_usage().resident_bytes;
         uint64_t sent = 0;

@@ -13,6 +13,7 @@
 #include <poll.h>
 
 #include "lib/base/clock.h"
+#include "tests/wait_until.h"
 #include "transport/net/socket.h"
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/setup/handshake.h"
@@ -57,7 +58,7 @@ public:
         own.message_bytes_max = message_bytes_max;
         ClaimHandshake handshake(Side::kConnecting, {}, random_bytes());
         const SteadyClock clock;
-        const uint64_t end_ns = clock.now_ns() + 20 * kSecond;
+        const uint64_t end_ns = clock.now_ns() + weir::testing::kPatienceNs;
         for (bool ready = false; !ready || !handshake.output().empty();) {
             REQUIRE(clock.now_ns() < end_ns);
             others();
@@ -81,6 +82,20 @@ public:
     void flood(uint32_t count) {
         for (uint32_t i = 0; i < count; ++i)
             post(0);
+    }
+
+    /// Waits until the peer's device takes no more of what was sent: nothing has been completed for
+    /// a while.
+    void wait_until_stuck() {
+        constexpr uint64_t kQuietNs = 100 * kMillisecond;
+        const SteadyClock clock;
+        uint64_t completed_ns = clock.now_ns();
+        REQUIRE(weir::testing::wait_until([&] { return clock.now_ns() - completed_ns > kQuietNs; },
+                                          [&] {
+                                              ibv_wc wc{};
+                                              if (ibv_poll_cq(cq_.get(), 1, &wc) == 1)
+                                                  completed_ns = clock.now_ns();
+                                          }));
     }
 
     /// Sends the first half of a message only: the memory of the second is not registered.

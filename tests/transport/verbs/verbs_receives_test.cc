@@ -63,7 +63,7 @@ TEST_SUITE("verbs receives") {
                        [&] { b.poll(); });
         REQUIRE(until({&b}, [&] { return b.seen.size() == 2; }));
         outlaw.flood(500);
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        outlaw.wait_until_stuck();
         send_nothing(a, link.near);
         // b does not poll for a while, and its receive queue has run empty.
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
