@@ -22,15 +22,19 @@ TEST_SUITE("iterations") {
         const std::vector<uint64_t> keys{1, 2, 3, 4, 5, 6, 7, 8};
         const std::vector<double> ones(keys.size(), 1);
         std::array<Status, 2> parts;
+        std::atomic<bool> leaves = false;
         std::thread leaver([&] {
             auto client = std::move(job->make_client(1)).value();
             auto table = std::move(client.create_table<double>("numbers", {})).value();
             Task part = table.push(keys, ones, {.iteration = 1});
+            leaves = true;
             parts[1] = client.leave();
             if (parts[1]) parts[1] = part.wait();
         });
         auto client = std::move(job->make_client(0)).value();
         auto table = std::move(client.create_table<double>("numbers", {})).value();
+        while (!leaves)
+            std::this_thread::yield();
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         parts[0] = table.push(keys, ones, {.iteration = 1}).wait();
         leaver.join();
@@ -177,7 +181,7 @@ TEST_SUITE("iterations") {
             CHECK(iterations.consistency() == Consistency::bounded(1));
             CHECK_FALSE(iterations.may_begin(3));
             CHECK(client.barrier());
-            CHECK(iterations.begin(3, 20s));
+            CHECK(iterations.begin(3, 1h));
             CHECK(first.wait());
             Task wrong = table.push(std::vector<uint64_t>{2, 1}, std::vector<double>{1, 1});
             CHECK(iterations.add(wrong));

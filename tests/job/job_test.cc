@@ -14,6 +14,26 @@
 #include "tests/job/small_job.h"
 
 namespace weir::test {
+namespace {
+
+/// A job of two workers, the second of which never comes. Whether the error of the first names it,
+/// and nobody else.
+bool names_missing_worker(uint64_t join_timeout_s) {
+    JobOptions options;
+    options.workers = 2;
+    const Config config(Environment(Environment::Map{
+        {"WEIR_POOL_MIB", "16"}, {"WEIR_JOIN_TIMEOUT_S", std::to_string(join_timeout_s)}}));
+    const auto job = Job::start(options, config);
+    REQUIRE(job.has_value());
+    const auto client = (*job)->make_client(0);
+    CHECK((*job)->serve().code() == Errc::kDeadline);
+    return client.code() == Errc::kDeadline &&
+           client.error().message().find("rank 0 (worker 1) did not join") != std::string::npos &&
+           client.error().message().find("shard") == std::string::npos &&
+           client.error().message().find("worker 0") == std::string::npos;
+}
+
+}  // namespace
 
 TEST_SUITE("job") {
     TEST_CASE("what is registered and used shows in the counters, each pool once") {
@@ -136,16 +156,8 @@ TEST_SUITE("job") {
     }
 
     TEST_CASE("a worker that never comes is named when the time to join is over") {
-        JobOptions options;
-        options.workers = 2;
-        const Config config(
-            Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}, {"WEIR_JOIN_TIMEOUT_S", "1"}}));
-        auto job = Job::start(options, config);
-        REQUIRE(job.has_value());
-        const auto client = (*job)->make_client(0);
-        CHECK(client.code() == Errc::kDeadline);
-        CHECK(client.error().message().find("worker 1") != std::string::npos);
-        CHECK((*job)->serve().code() == Errc::kDeadline);
+        // On a busy machine the first times may be too short for the others to join.
+        CHECK((names_missing_worker(1) || names_missing_worker(5) || names_missing_worker(30)));
     }
 
     TEST_CASE("a worker that leaves waits until its pushes and pulls have ended") {

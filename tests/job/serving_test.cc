@@ -47,12 +47,16 @@ TEST_SUITE("serving") {
         "of a server that was there at the start all shards end, and the first error counts") {
         TwoShards process(0);
         process.second.set_value(Error(Errc::kNoMemory, "first in time"));
+        std::atomic<bool> serves = false;
         std::atomic<bool> has_ended = false;
         std::thread later([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            while (!serves)
+                std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
             has_ended = true;
             process.first.set_value(Error(Errc::kPeerLost, "second in time"));
         });
+        serves = true;
         const Status ended = process.serving.serve({}, {});
         CHECK(has_ended);
         later.join();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -75,20 +76,25 @@ TEST_SUITE("tasks") {
         const auto job = start_job(1, 2, 2);
         std::vector<double> memory(kKeys);
         std::vector<Status> outcomes(2);
+        std::atomic<bool> was_refused = false;
         job->run_workers([&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             auto table = std::move(client.create_table<double>("t", dense_options(kKeys))).value();
             const KeyRange all{0, kKeys};
             const std::vector<double> ones(kKeys, 1.0);
             if (i == 1) {
-                std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                while (!was_refused)
+                    std::this_thread::yield();
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
                 outcomes[i] = table.push(all, ones, {.iteration = 1}).wait();
             } else {
                 const Task part = table.push(all, ones, {.iteration = 1});
                 const auto first_error = [&](std::span<double> out) -> Status {
                     Task pull = table.pull(all, out, {.iteration = 1});
                     const std::vector<double> wrong(kKeys, std::nan(""));
-                    WEIR_TRY(table.push(all, wrong).wait());
+                    const Status refused = table.push(all, wrong).wait();
+                    was_refused = true;
+                    WEIR_TRY(refused);
                     return pull.wait();
                 };
                 outcomes[i] = first_error(memory);
