@@ -23,7 +23,9 @@ COMMON = {"size_bytes", "in_flight", "operations_per_s", "bytes_per_s", "p50_us"
 
 
 def environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith("WEIR_")}
+    """What a rank touches before it joins is little, and it has time: the kernel may be slow to give out memory."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_")}
+    return variables | {"WEIR_POOL_MIB": "256", "WEIR_JOIN_TIMEOUT_S": "90"}
 
 
 def children_of(pid):
