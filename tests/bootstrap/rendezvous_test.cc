@@ -66,7 +66,7 @@ TEST_SUITE("bootstrap rendezvous") {
         const uint16_t port = reserved->number();
         const AheadClock clock;
         Status outcome;
-        std::thread other([&] { outcome = run_other(port, {}, nullptr, clock); });
+        std::thread other([&] { outcome = run_other(port, {}, clock); });
         while (clock.readings() < 10)  // a refused attempt reads it three times at most
             std::this_thread::yield();
         auto server = make_rendezvous({.at = {"127.0.0.1", port}, .size = 2}, kClock);
