@@ -68,7 +68,8 @@ class Plan:
 def report(name, outcome, seconds, shop):
     counts = f"{outcome.passed} passed" + (f", {outcome.failed} failed" if outcome.failed else "")
     note = f"; {outcome.note}" if outcome.note else ""
-    print(f"{'FAILED' if outcome.failed else 'ok':7}{seconds:7.1f} s  {counts}{note}", flush=True)
+    cpu = f"{shop.cpu_s[name]:7.0f} s of CPU" if shop.cpu_s[name] >= 1 else " " * 16
+    print(f"{'FAILED' if outcome.failed else 'ok':7}{seconds:7.1f} s {cpu}  {counts}{note}", flush=True)
     if outcome.failed:
         log = shop.log_file(name)
         print(f"    log: {log}")
@@ -116,7 +117,9 @@ def run_phases(phases, shop, memory, repeat):
         report(phase.name, outcome, time.monotonic() - before, shop)
         passed += outcome.passed
         failed += outcome.failed
-    print(f"{'in all':12}       {time.monotonic() - start:7.1f} s")
+    for name, seconds in shop.build_s.items():
+        print(f"{'built ' + name:19}{seconds:7.1f} s {shop.cpu_s['build-' + name]:7.0f} s of CPU")
+    print(f"{'in all':19}{time.monotonic() - start:7.1f} s {sum(shop.cpu_s.values()):7.0f} s of CPU")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

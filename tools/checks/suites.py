@@ -89,7 +89,7 @@ def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=Non
     known = Known(shop, build, env or {})
     results = {} if shop.repeat else {test["name"]: found for test in tests if (found := known.recall(test))}
     todo = [test for test in tests if test["name"] not in results]
-    programs = run_tests(shop, folder, todo, processes, multiplier, seconds, env) if todo else []
+    programs = run_tests(shop, folder, suites, todo, processes, multiplier, seconds, env) if todo else []
     outcome, skipped, not_run = Outcome(), [], Counter()
     for program in programs:
         if program["result"] == "SKIP":
@@ -122,11 +122,13 @@ def name_of(program):
     return program["name"].rpartition(" / ")[2]
 
 
-def run_tests(shop, folder, tests, processes, multiplier, seconds, env):
-    """What meson's log has of each."""
+def run_tests(shop, folder, suites, tests, processes, multiplier, seconds, env):
+    """What meson's log has of each. Tests of other suites may have the same names."""
     base = f"{shop.phase}-log"
     log = folder / "meson-logs" / f"{base}.json"
     log.unlink(missing_ok=True)
     command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
+    for suite in suites:
+        command += ["--suite", suite]
     shop.run([*command, *(test["name"] for test in tests)], seconds=seconds, env=env, check=False)
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import subprocess
+import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -94,6 +96,8 @@ class Workshop:
         self._builds = {}  # name: future folder
         self._builder = ThreadPoolExecutor(1)
         self._running = set()
+        self.cpu_s = Counter()  # of the commands of each log
+        self.build_s = {}  # how long each build took
         (self.dir / "logs").mkdir(parents=True, exist_ok=True)
 
     def log_file(self, name=None):
@@ -120,7 +124,7 @@ class Workshop:
             )
             self._running.add(process)
             try:
-                code = process.wait(timeout=seconds)
+                code = self._wait(process, seconds, log or self.phase)
             except subprocess.TimeoutExpired:
                 self._kill(process)
                 raise Failure(f"{command[0]} did not end within {seconds} s and was killed") from None
@@ -132,6 +136,19 @@ class Workshop:
         if check and code != 0:
             raise Failure(f"{os.path.basename(command[0])} returned {code}; see the log")
         return code
+
+    def _wait(self, process, seconds, name):
+        """As process.wait(), and adds the processor time of the command and of its children to that of `name`."""
+        start = time.monotonic()
+        while True:
+            ended, status, used = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                self.cpu_s[name] += used.ru_utime + used.ru_stime
+                process.returncode = os.waitstatus_to_exitcode(status)
+                return process.returncode
+            if time.monotonic() - start > seconds:
+                raise subprocess.TimeoutExpired(process.args, seconds)
+            time.sleep(0.02)
 
     def build_behind(self, names):
         """Starts these BUILDS in the background, one after the other. The phases mostly wait for clocks and single processes, and leave
@@ -156,6 +173,7 @@ class Workshop:
             self._kill(process)
 
     def _build(self, name):
+        start = time.monotonic()
         build = BUILDS[name]
         folder, log = self.dir / f"build-{build.folder or name}", f"build-{name}"
         self.log_file(log).write_text("")
@@ -166,6 +184,7 @@ class Workshop:
             self.run([*BEHIND, *setup, *(["--wipe"] if (folder / "meson-private").exists() else [])], env=compiler, log=log)
             stamp.write_text(wanted)
         self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}", *build.targets, *programs_of(folder, build)], seconds=3000, env=compiler, log=log)
+        self.build_s[name] = time.monotonic() - start
         return folder
 
     def _ccache(self):
