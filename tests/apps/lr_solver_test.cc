@@ -298,6 +298,17 @@ TEST_SUITE("lr_solver") {
         CHECK(trained.result.objective < 300 * std::log(2.0));
     }
 
+    TEST_CASE("with a tolerance of 0 neither a proof nor a lack of gain ends the training") {
+        Random random = seeded(11);
+        const Sample sample = dense_sample(random, {.rows = 50, .columns = 5});
+        LrOptions options;
+        options.tolerance = 0;
+        options.pass_count_max = 1500;  // without gain it would end after 400 at most
+        CHECK(train(sample, 2, options).result.end == LrEnd::kPassCount);
+        options.l1 = 1e6;  // at once at the optimum, which is proven
+        CHECK(train(sample, 2, options).result.end == LrEnd::kPassCount);
+    }
+
     TEST_CASE("workers without a single example take part") {
         Sample sample;
         sample.add(1, {{7, 1.0F}, {9, 1.0F}});

@@ -49,7 +49,7 @@ class Job:
         train = os.path.join(folder, "train.svm")
         made = weir("synth", "--out", train, "--examples", 20000, "--features", 50000)
         assert made.returncode == 0, made.stderr
-        command = [WEIR, "lr", "--train", train, "--l1", "0", "--passes", "1000000", "--tolerance", "1e-300", "--contact", self.contact, *map(str, arguments)]
+        command = [WEIR, "lr", "--train", train, "--l1", "0", "--passes", "1000000", "--tolerance", "0", "--contact", self.contact, *map(str, arguments)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + LIMIT_S
         while not os.path.exists(self.contact) or weir("status", self.contact).returncode != 0:

@@ -238,7 +238,7 @@ class Killed(testing.Folder, unittest.TestCase):
     def test_a_rank_that_gets_sigterm_alone_leaves_and_the_others_go_on(self):
         rows, out = testing.far_from_zero(20000), self.path("out.json")
         wanted = testing.read_json(self.trained_undisturbed(rows))["objective"]
-        unending = ("--tolerance", "1e-300", "--passes", "100000000")
+        unending = ("--tolerance", "0", "--passes", "100000000")
         with self.reassigning(rows, "--json", out, "--l1", "1", "--blocks", "8", *unending) as job:
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())

@@ -142,12 +142,12 @@ class BadInput(testing.Folder, unittest.TestCase):
     def test_flags_out_of_range(self):
         train = self.file("ok.svm")
         for flag, value in (("--servers", 0), ("--shards", 0), ("--workers", 0), ("--servers", -1), ("--servers", 5000), ("--l1", -1), ("--l1", "x"),
-                            ("--passes", "many"), ("--tolerance", 0), ("--threads", 0), ("--skip-bad", -1), ("--passes", -1), ("--blocks", -1), ("--frobnicate", 1)):
+                            ("--passes", "many"), ("--tolerance", -1), ("--threads", 0), ("--skip-bad", -1), ("--passes", -1), ("--blocks", -1), ("--frobnicate", 1)):
             with self.subTest(f"{flag} {value}"):
                 self.assertEqual(self.fails(re.escape(flag.lstrip("-")), "--train", train, flag, value).code, 2)
         for flag, value, words in (("--l1", "nan", "a finite number of at least 0"), ("--l1", "inf", "a finite number of at least 0"),
-                                   ("--l1", "1e999", "a finite number"), ("--tolerance", "nan", "a finite number above 0"),
-                                   ("--tolerance", "-inf", "a finite number above 0"), ("--tolerance", "0", "a finite number above 0"),
+                                   ("--l1", "1e999", "a finite number"), ("--tolerance", "nan", "a finite number of at least 0"),
+                                   ("--tolerance", "-inf", "a finite number of at least 0"), ("--tolerance", "-1e-9", "a finite number of at least 0"),
                                    ("--passes", "0", "a whole number from 1 to"), ("--passes", "1.5", "a whole number from 1 to")):
             with self.subTest(f"{flag} {value}"):
                 done = self.fails(f"{flag}: {re.escape(value)}: must be {words}", "--train", train, flag, value)

@@ -163,7 +163,8 @@ Result<LrEnd> LrSolver::run() {
         result_.history.push_back({result_.pass_count, seconds_since(start_ns_), totals.objective,
                                    result_.nonzero_count, result_.gap});
         if (options_.progress) options_.progress(result_.history.back());
-        const double done = result_.gap <= options_.tolerance ? 3 : stuck ? 2 : last ? 1 : 0;
+        const bool is_proven = options_.tolerance > 0 && result_.gap <= options_.tolerance;
+        const double done = is_proven ? 3 : stuck ? 2 : last ? 1 : 0;
         // Machines may differ in the last bit of the gap, and all workers must decide the same.
         WEIR_ASSIGN(const int stop, options_.stop ? options_.stop() : 0);
         std::array<double, 2> decision = {done, static_cast<double>(stop)};
@@ -225,7 +226,7 @@ bool LrSolver::gap_is_due() const {
 /// is unknown and the training goes on.
 bool LrSolver::progress_has_ended() const {
     const uint32_t passes = result_.pass_count;
-    if (passes < pass_count_min_) return false;
+    if (passes < pass_count_min_ || options_.tolerance == 0) return false;
     const double now = result_.objective;
     const double half = result_.history[passes / 2 - 1].objective;
     const double quarter = result_.history[passes * 3 / 4 - 1].objective;

@@ -28,7 +28,8 @@ struct LrProgress {
 struct LrOptions {
     double l1 = 1;
     uint32_t pass_count_max = 2000;
-    double tolerance = 5e-4;   ///< training ends at this relative gap
+    /// Training ends at this relative gap, or when passes gain no more. 0: neither ends it.
+    double tolerance = 5e-4;
     uint32_t block_count = 0;  ///< 0: chosen from the data
     uint64_t seed = 1;         ///< for the blocks and their order; the same for all workers
     Model init;  ///< the weights to start from; features that no example has are left out

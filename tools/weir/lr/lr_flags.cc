@@ -124,10 +124,11 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->check(count(1, kCountMax))
         ->capture_default_str();
     command
-        ->add_option(
-            "--tolerance", run.solver.tolerance,
-            "end when the objective is proven to be this close to the optimum: 0.01 is 1 %")
-        ->check(number(0, false))
+        ->add_option("--tolerance", run.solver.tolerance,
+                     "end when the objective is proven to be this close to the optimum: 0.01 is 1 "
+                     "%; 0: after "
+                     "--passes, or a signal")
+        ->check(number(0, true))
         ->capture_default_str();
     command
         ->add_option("--blocks", run.solver.block_count,
