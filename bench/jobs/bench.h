@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir bench push|pull|latency|insert|lookup|delay|elastic`: measures the speed between real
-/// processes, and in the same run the best that this machine can do, the limit.
+/// `weir bench JOB`: measures the speed between real processes, and in the same run the best that this
+/// machine can do, the limit.
 
 #include "bench/jobs/work.h"
 #include "lib/base/config.h"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that README.md agrees with the tree: its layer table is that of layers.py, and the files that it links to exist."""
+"""Checks that the pages agree with the tree: the layer table of README.md is that of layers.py, and the files that pages link to exist."""
 
 import re
 import subprocess
 import sys
 
+from remember import tree_files
 from workshop import Failure, Outcome
 
 LAYERS = re.compile(r"<!-- layers -->\n(.*?)<!-- /layers -->", re.S)
@@ -34,8 +35,9 @@ def check(shop):
     for table in tables:
         if rows(table) != rows(printed):
             problems.append(f"README.md: the layer table is not what `tools/checks/layers.py . --markdown` prints:\n{printed}")
-    for target in sorted(set(LINK.findall(text))):
-        if "://" not in target and not target.startswith("mailto:") and not (shop.root / target).exists():
-            problems.append(f"README.md links to {target}, which does not exist")
+    for page in (shop.root / name for name in tree_files(shop.root) if name.endswith(".md")):
+        for target in sorted(set(LINK.findall(page.read_text()))):
+            if "://" not in target and not target.startswith("mailto:") and not (page.parent / target).exists():
+                problems.append(f"{page.relative_to(shop.root)} links to {target}, which does not exist")
     shop.log("\n".join(problems))
-    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table and links of README.md")
+    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table of README.md, links of all pages")
