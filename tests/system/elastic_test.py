@@ -15,6 +15,7 @@ import unittest
 import unittest.mock
 
 from reserved_port import ReservedPort
+from stopping import stop
 
 WEIR = sys.argv[1] if len(sys.argv) > 1 else "weir"
 LIMIT_S = 100  # for whatever a test waits for, whatever else the machine does
@@ -283,7 +284,7 @@ class Elastic(TestCase):
         job = self.start()
         with open(job.contact, encoding="ascii") as file:
             manager = file.read().splitlines()[1].split(" ", 1)[1].split("@", 1)[1]  # RANK@ADDRESS
-        job.process.send_signal(signal.SIGSTOP)
+        stop(job.process.pid)
         try:
             done = weir("status", job.contact)
         finally:
@@ -323,7 +324,7 @@ class Elastic(TestCase):
                         time.sleep(0.05)
                     self.read_until(job.process, "pass ")  # before, the training files are read
                     # Both have the signal before the joiner can do anything about its own, and before the pass can end.
-                    joiner.send_signal(signal.SIGSTOP)
+                    stop(joiner.pid)
                     joiner.send_signal(getattr(signal, name))
                     job.process.send_signal(getattr(signal, name))
                     self.read_until(job.process, f"{name} received")
@@ -378,7 +379,7 @@ class Rendezvous(TestCase):
 
     def test_a_stopped_rank_0_is_named_with_what_to_do(self):
         job = self.start_open()
-        job.ranks[0].send_signal(signal.SIGSTOP)
+        stop(job.ranks[0].pid)
         with unittest.mock.patch.dict(os.environ, WEIR_JOIN_TIMEOUT_S="3"):
             self.assert_fails(job.weir("status"), f"rank 0 at {job.at} took the connection", "SIGSTOP", "WEIR_JOIN_TIMEOUT_S")
         job.ranks[0].send_signal(signal.SIGCONT)
@@ -468,7 +469,7 @@ class Rendezvous(TestCase):
         job = self.start_open()
         server = self.joiner(job)
         job.wait_until_balanced(0, 1)
-        job.ranks[0].send_signal(signal.SIGSTOP)  # so that nobody takes what it holds
+        stop(job.ranks[0].pid)  # so that nobody takes what it holds
         try:
             server.send_signal(signal.SIGINT)
             self.read_until(server, "a second signal ends the process at once")
@@ -486,7 +487,7 @@ class Rendezvous(TestCase):
         for step in range(16):
             server = self.joiner(job)
             time.sleep(0.005 * step)
-            server.send_signal(signal.SIGSTOP)  # so that nothing more comes to it than what is on the way
+            stop(server.pid)  # so that nothing more comes to it than what is on the way
             time.sleep(0.2)
             for _ in range(3):  # rank 0 is not so busy that it has not looked at what was on the way
                 status = job.status()
@@ -544,8 +545,8 @@ class Rendezvous(TestCase):
         job = self.start_open()
         server = self.joiner(job)
         job.wait_until_balanced(0, 1)
-        job.ranks[1].send_signal(signal.SIGSTOP)  # else its workers fail, and the job ends
-        server.send_signal(signal.SIGSTOP)
+        stop(job.ranks[1].pid)  # else its workers fail, and the job ends
+        stop(server.pid)
         with subprocess.Popen([WEIR, "leave", job.at, "--server", "1"], stderr=subprocess.PIPE, text=True, env=environment(None)) as leave:
             self.addCleanup(leave.kill)
             job.wait_until(lambda: any(entry["leaving"] for entry in job.status()["servers"]))

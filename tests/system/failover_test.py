@@ -12,6 +12,7 @@ import time
 import unittest
 
 import lr_testing as testing
+from stopping import stop
 
 SERVERS, SIZE = 3, 5  # rank 0 is the manager's; ranks 3 and 4 work
 LEASE_MS = 3000  # a busy machine must not take a server for silent
@@ -103,7 +104,7 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                 self.ready(job)
                 # One that is stopped takes no copies of what the one before had.
                 for rank in (0, 1, 2) if seen_at_once else (1, 2):
-                    os.kill(job.pid(rank), signal.SIGSTOP)
+                    stop(job.pid(rank))
                 for rank in (1, 2):
                     job.kill(rank)
                 os.kill(job.pid(0), signal.SIGCONT)
@@ -187,7 +188,7 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     @contextlib.contextmanager
     def held(self, job, rank):
         """The other workers wait for this one: the training does not end meanwhile, however fast it is."""
-        os.kill(job.pid(rank), signal.SIGSTOP)
+        stop(job.pid(rank))
         try:
             yield
         finally:
@@ -211,7 +212,7 @@ class Failover(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def test_a_server_that_is_stopped_is_replaced_and_does_no_harm_when_it_goes_on(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)
-            os.kill(job.pid(1), signal.SIGSTOP)
+            stop(job.pid(1))
             self.trains_on(job)
             self.assertRegex(job.err(0), rf"server 1 \(rank 1\) is out of reach for \d+ ms \(WEIR_LEASE_MS is {LEASE_MS}\)")
             with contextlib.suppress(ProcessLookupError):  # a worker ended it: it was stopped while it wrote into the worker's memory

@@ -13,6 +13,7 @@ import time
 import unittest
 
 import lr_testing as testing
+from stopping import stop
 
 DEADLINE_S = 5
 SLOW_S = 20  # on top of a deadline, for a busy machine: in all still less than the default deadline of 30 s
@@ -57,19 +58,6 @@ def listening(pids):
                 if words[9] in inodes and words[3] == "0A":
                     ports.add(int(words[1].rsplit(":", 1)[1], 16))
     return names, ports
-
-
-def stop(pid):
-    """Stops a process, and waits until all its threads stand still: until then they may still send something."""
-    os.kill(pid, signal.SIGSTOP)
-    while True:
-        states = []
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
-                states.append(file.read().rsplit(")", 1)[1].split()[0])
-        if set(states) == {"T"}:
-            return
-        time.sleep(0.001)
 
 
 class Hostile:

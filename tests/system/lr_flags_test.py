@@ -16,6 +16,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import lr_testing as testing
+from stopping import stop
 
 SHAPES = ((), ("--workers", 3, "--servers", 2))
 
@@ -300,7 +301,7 @@ class Signals(Flags):
 
     def test_a_second_signal_ends_it_at_once(self):
         process = self.started()
-        os.kill(process.pid, signal.SIGSTOP)  # both are there before it looks
+        stop(process.pid)  # both are there before it looks
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         os.kill(process.pid, signal.SIGCONT)
@@ -353,7 +354,7 @@ class Signals(Flags):
         with testing.Ranks(self.folder, command, 3) as job:
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())
-            os.kill(job.pid(1), signal.SIGSTOP)  # both are there before it looks
+            stop(job.pid(1))  # both are there before it looks
             os.kill(job.pid(1), signal.SIGTERM)
             os.kill(job.pid(1), signal.SIGINT)
             os.kill(job.pid(1), signal.SIGCONT)

@@ -13,6 +13,7 @@ import time
 import unittest
 
 import lr_testing as testing
+from stopping import stop
 
 REASSIGN = ("--on-worker-loss", "reassign")
 SETTINGS = ("--l1", "1", "--blocks", "8")
@@ -269,7 +270,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
             self.assertTrue(job.until(both_were_heard), workers)
             for worker in workers:  # a quarter more than asked for, as the manager counts
                 self.assertAlmostEqual(worker["heard_ms"] + worker["lease_left_ms"], 6250, delta=2)
-            os.kill(job.pid(2), signal.SIGSTOP)
+            stop(job.pid(2))
             self.until_sharing(job, (0,))
 
             def told():

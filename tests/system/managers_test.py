@@ -11,6 +11,7 @@ import time
 import unittest
 
 import lr_testing as testing
+from stopping import stop
 
 SERVERS, SIZE = 3, 5  # ranks 0, 1 and 2 have a server and a manager; ranks 3 and 4 work
 LEASE_MS = 3000  # a busy machine must not take a server for silent
@@ -111,7 +112,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def test_one_that_is_stopped_does_no_harm_when_it_goes_on(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)
-            os.kill(job.pid(0), signal.SIGSTOP)
+            stop(job.pid(0))
             self.trains_on(job)
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
             with contextlib.suppress(ProcessLookupError):  # a worker ended it: it was stopped while it wrote into the worker's memory
@@ -131,7 +132,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
     def test_a_worker_that_is_stopped_while_another_one_begins_to_lead_is_waited_for(self):
         with self.job(testing.endless(), *testing.ENDLESS) as job:
             self.ready(job)
-            os.kill(job.pid(4), signal.SIGSTOP)
+            stop(job.pid(4))
             job.kill(0)
             time.sleep(4 * LEASE_MS / 1000)
             os.kill(job.pid(4), signal.SIGCONT)
@@ -142,7 +143,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
         with self.job(testing.endless(), *testing.ENDLESS, WEIR_DEADLINE_MS="300000") as job:
             self.ready(job)
             for rank in (0, 1):
-                os.kill(job.pid(rank), signal.SIGSTOP)
+                stop(job.pid(rank))
             told = []
 
             def is_told():
@@ -253,7 +254,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
             self.assertTrue(job.until(lambda: self.has_copies(2)), job.everything())
             first = testing.answer_of(self.leader)
             other = 3 - first - dead
-            os.kill(job.pid(other), signal.SIGSTOP)  # most of them do not reach each other any more
+            stop(job.pid(other))  # most of them do not reach each other any more
             os.kill(job.pid(first), signal.SIGTERM)
             self.assertTrue(job.until(lambda: "none of the others takes over from it" in job.err(first)), job.everything())
             self.assertIn("it serves on", job.err(first))

@@ -14,6 +14,7 @@ import time
 import unittest
 
 import lr_testing as testing
+from stopping import stop
 
 
 class Resume(testing.Folder, unittest.TestCase):
@@ -138,7 +139,7 @@ class Resume(testing.Folder, unittest.TestCase):
         with self.job("--servers", "1", "--grace", "1", size=2) as ranks:
             ranks.start_all()
             self.assertTrue(ranks.until_training(), ranks.everything())
-            os.kill(ranks.pid(0), signal.SIGSTOP)
+            stop(ranks.pid(0))
             os.kill(ranks.pid(1), signal.SIGTERM)
             self.assertEqual(ranks.wait(1), 143, ranks.everything())
             self.assertIn("did not end within --grace", ranks.everything())
