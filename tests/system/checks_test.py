@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How tools/checks counts the cases of test programs, and those that were not run; and its planted faults. Usage: checks_test.py"""
+"""How tools/checks counts the cases of test programs, and those that were not run; which it runs again; and its planted faults. Usage: checks_test.py"""
 
 import subprocess
 import sys
 import tempfile
 import textwrap
+import types
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "checks"))
 import suites  # noqa: E402
+import workshop  # noqa: E402
 
 PROGRAM = textwrap.dedent("""
     import unittest
@@ -45,6 +48,45 @@ class Counting(unittest.TestCase):
         self.assertEqual(suites.count({"stdout": "ok one\nnot ok two\n", "result": "FAIL"}), (1, 1))
         self.assertEqual(suites.count({"stdout": "", "stderr": None, "result": "OK"}), (1, 0))
         self.assertEqual(suites.not_run_in({"stdout": "SKIPPED: no RDMA device (see weir info)\n"}), ["no RDMA device"])
+
+
+class Remembered(unittest.TestCase):
+    def key(self, root, words=("some_test.py",), **variables):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", variables):
+            shop = types.SimpleNamespace(root=root, dir=Path(folder))
+            return suites.Known(shop, "release", {}).key({"cmd": list(words), "env": {}, "name": "some"})
+
+    def test_a_test_is_run_again_when_what_it_looks_at_has_changed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for name in ("lib/a.h", "tools/some", "tests/a.cc"):
+                (root / name).parent.mkdir(exist_ok=True)
+                (root / name).write_text("1")
+            first = self.key(root)
+            self.assertEqual(self.key(root), first)
+            self.assertNotEqual(self.key(root, WEIR_HISTORIES="1"), first)
+            (root / "tests/a.cc").write_text("2")
+            self.assertEqual(self.key(root), first)
+            for name in ("lib/a.h", "tools/some"):
+                (root / name).write_text("2")
+                self.assertNotEqual(self.key(root), first, name)
+                (root / name).write_text("1")
+
+    def test_a_program_is_known_by_what_is_in_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "program"
+            program.write_text("1")
+            first = self.key(Path(folder), (str(program),))
+            program.write_text("2")
+            self.assertNotEqual(self.key(Path(folder), (str(program),)), first)
+
+    def test_a_program_that_a_script_gets_is_known_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "tools").mkdir()
+            (Path(folder) / "tools/weir").write_text("1")
+            self.assertEqual(workshop.whole_path(Path(folder), "tools/weir"), f"{folder}/tools/weir")
+            self.assertEqual(workshop.whole_path(Path(folder), "tools"), "tools")
+            self.assertEqual(workshop.whole_path(Path(folder), "/bin/sh"), "/bin/sh")
 
 
 class Planted(unittest.TestCase):

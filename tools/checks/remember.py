@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import os
 import platform
 import re
 import subprocess
@@ -43,6 +44,17 @@ def tools_version():
     return "\n".join(words)
 
 
+def surroundings():
+    """What tests depend on beside files: the variables of the caller, the user, the devices, and the packages that are installed."""
+    variables = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("WEIR_")]
+    devices = sorted(os.listdir("/sys/class/infiniband")) if os.path.isdir("/sys/class/infiniband") else []
+    try:
+        packages = os.stat("/var/lib/dpkg/status").st_mtime_ns
+    except OSError:
+        packages = 0
+    return "\n".join([*variables, f"user {os.geteuid()}", *devices, f"packages {packages}"])
+
+
 class Memory:
     """Remembers whole phases: one small file for each, with the key of its last success."""
 
@@ -52,7 +64,7 @@ class Memory:
 
     def key(self, phase):
         watched = [name for name in self.files() if name.startswith(phase.watches)]
-        return digest(phase.name, tools_version(), *(f"{name} {digest((self.root / name).read_bytes())}" for name in watched))
+        return digest(phase.name, tools_version(), surroundings(), *(f"{name} {digest((self.root / name).read_bytes())}" for name in watched))
 
     def recall(self, name, key):
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from phases import ALWAYS, PHASES, QUICK, WITH_ALL  # noqa: E402
-from remember import Memory, tree_files  # noqa: E402
+from remember import Memory, tools_version, tree_files  # noqa: E402
 from workshop import Failure, Outcome, Workshop  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +111,7 @@ def run_phases(phases, shop, memory, repeat):
         before = time.monotonic()
         shop.begin(phase.name)
         if plan is None or phases[position - 1].name == "install":  # it may install other compilers, on which remembered results depend
+            tools_version.cache_clear()
             plan = Plan(phases[position:], memory, repeat)
             shop.build_behind([] if phase.name == "install" else plan.builds)
         outcome = plan.run(phase, shop)

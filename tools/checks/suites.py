@@ -4,14 +4,16 @@
 import json
 import os
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
-from remember import digest, tools_version, tree_files
+from remember import digest, surroundings, tools_version, tree_files
 from workshop import Failure, Outcome, of_suites
 
 # What a test that is a script may use, beside the programs that it is given.
 SCRIPTS = ("tests/system/", "tests/rxe/", "tools/")
+PLANTED_IN = ("lib/",)  # what tools/checks/planted changes, which the test of the checks looks at
 
 CASES = re.compile(r"\[doctest\] test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
 # A program without doctest may print one such line per case.
@@ -50,24 +52,37 @@ def not_run_in(program):
 
 class Known:
     """The tests that have passed, with what they said. A test is run again when its program has changed, or a script that it may call,
-    or the variables that it gets."""
+    or the variables that it gets, or what the machine has."""
 
     def __init__(self, shop, build, variables):
         self.folder = shop.dir / "passed" / "tests"
         self.folder.mkdir(parents=True, exist_ok=True)
-        scripts = [name for name in tree_files(shop.root) if name.startswith(SCRIPTS) and not name.endswith((".cc", ".h"))]
+        files = tree_files(shop.root)
+        scripts = [name for name in files if name.startswith(SCRIPTS) and not name.endswith((".cc", ".h"))]
         self.scripts = digest(*(f"{name} {digest((shop.root / name).read_bytes())}" for name in scripts))
-        self.salt = digest(tools_version(), build, json.dumps(variables, sort_keys=True))
+        self.planted_in = digest(*(f"{name} {digest((shop.root / name).read_bytes())}" for name in files if name.startswith(PLANTED_IN)))
+        self.salt = digest(tools_version(), surroundings(), build, json.dumps(variables, sort_keys=True))
         self.contents = {}
 
     def key(self, test):
         words = [digest_of(Path(word), self.contents) if os.path.isfile(word) else word for word in test["cmd"]]
         scripts = self.scripts if any(word.endswith(".py") for word in test["cmd"]) else ""
+        if scripts and len(test["cmd"]) == 1:  # no program of ours: it looks at the sources
+            scripts += self.planted_in
         return digest(self.salt, json.dumps(test["env"], sort_keys=True), test["name"], scripts, *words)
 
     def recall(self, test):
         path = self.folder / self.key(test)
-        return json.loads(path.read_text()) if path.exists() else None
+        if not path.exists():
+            return None
+        path.touch()
+        return json.loads(path.read_text())
+
+    def forget_old(self, days=30):
+        """Results that no run has asked for since."""
+        for path in self.folder.iterdir():
+            if time.time() - path.stat().st_mtime > days * 86400:
+                path.unlink()
 
     def store(self, test, result):
         (self.folder / self.key(test)).write_text(json.dumps(result))
@@ -79,17 +94,19 @@ def digest_of(path, contents):
     return contents[path]
 
 
-def run_suite(shop, build, suites, processes, multiplier=1, seconds=900, env=None, names=()):
+def run_suite(shop, build, suites, processes, multiplier=3, env=None, names=()):
     """Runs the tests of `suites` in the build folder `build`, or those of them that `names` lists; it is a failure if there is none. A
-    test that passed is not run again while it is the same. The note names skipped tests."""
+    test that passed is not run again while it is the same. The note names skipped tests. `multiplier` is of the time limits of the tests,
+    which hold on a machine that does nothing else."""
     folder = shop.build(build)
     tests = of_suites(folder, suites, names)
     if not tests:
         raise Failure(f"these suites have no tests: {', '.join(suites)}")
     known = Known(shop, build, env or {})
+    known.forget_old()
     results = {} if shop.repeat else {test["name"]: found for test in tests if (found := known.recall(test))}
     todo = [test for test in tests if test["name"] not in results]
-    programs = run_tests(shop, folder, suites, todo, processes, multiplier, seconds, env) if todo else []
+    programs = run_tests(shop, folder, suites, todo, processes, multiplier, env) if todo else []
     outcome, skipped, not_run = Outcome(), [], Counter()
     for program in programs:
         if program["result"] == "SKIP":
@@ -122,7 +139,7 @@ def name_of(program):
     return program["name"].rpartition(" / ")[2]
 
 
-def run_tests(shop, folder, suites, tests, processes, multiplier, seconds, env):
+def run_tests(shop, folder, suites, tests, processes, multiplier, env):
     """What meson's log has of each. Tests of other suites may have the same names."""
     base = f"{shop.phase}-log"
     log = folder / "meson-logs" / f"{base}.json"
@@ -130,5 +147,5 @@ def run_tests(shop, folder, suites, tests, processes, multiplier, seconds, env):
     command = ["meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs", "--logbase", base, "--num-processes", processes, "--timeout-multiplier", multiplier]
     for suite in suites:
         command += ["--suite", suite]
-    shop.run([*command, *(test["name"] for test in tests)], seconds=seconds, env=env, check=False)
+    shop.run([*command, *(test["name"] for test in tests)], env=env, check=False)
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ ASAN_FLAGS = f"{LINES} -fno-sanitize-recover=all -fno-sanitize=object-size"
 NO_OPTIONAL_PARTS = [f"-D{part}=disabled" for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft")]
 
 # Tests of what has threads, of whole jobs, and of code that stands in for an optional part.
-THREADED = ("base", "pool", "shm", "tcp", "transport", "conformance", "checkpoint", "consensus", "bootstrap", "node", "job", "data", "apps", "limits")
+THREADED = ("base", "pool", "shm", "tcp", "transport", "conformance", "checkpoint", "consensus", "bootstrap", "node", "job", "data", "apps", "limits", "worker", "store", "lr")
 
 
 @dataclass
@@ -62,9 +63,11 @@ BUILDS = {
     "fuzz": Build(CLANG, [*SANITIZED, *FUZZED, f"-Dcpp_args={ASAN_FLAGS} -fsanitize=fuzzer-no-link"], targets=("fuzz-targets",)),
 }
 
-# Background builds use the processor time that the phases leave. Where the kernel schedules whole sessions, autogroup lowers their
-# priority; elsewhere nice does.
-BEHIND = ["sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 "$@"', "behind"]
+# Background builds use the processor time that the phases leave, and some beside other programs: phases wait for them. Where the kernel
+# schedules whole sessions, autogroup lowers their priority; elsewhere nice does.
+BEHIND = ["sh", "-c", 'echo 10 2>/dev/null >/proc/self/autogroup; exec nice -n 10 "$@"', "behind"]
+# Ends what hangs. No part of a check takes a third of it, also beside other programs on all processors.
+HANGS_S = 9000
 
 RUNTIME = {
     # Memory that is given back to the system and taken again costs more than what is looked for in it.
@@ -76,10 +79,18 @@ RUNTIME = {
 
 
 def of_suites(folder, suites, names=()):
-    """The tests of `suites` in a build folder, or those of them that `names` lists, as meson describes them."""
+    """The tests of `suites` in a build folder, or those of them that `names` lists, as meson describes them, with whole paths."""
     listed = subprocess.run(["meson", "introspect", "--tests", folder], capture_output=True, text=True, check=True).stdout
     wanted = {f"weir:{suite}" for suite in suites}
-    return [test for test in json.loads(listed) if wanted & set(test["suite"]) and (not names or test["name"] in names)]
+    tests = [test for test in json.loads(listed) if wanted & set(test["suite"]) and (not names or test["name"] in names)]
+    if missing := set(names) - {test["name"] for test in tests}:
+        raise Failure(f"no test of {', '.join(suites)} has the name {', '.join(sorted(missing))}")
+    return [{**test, "cmd": [whole_path(folder, word) for word in test["cmd"]]} for test in tests]
+
+
+def whole_path(folder, word):
+    """A word of a test's command. Meson gives the programs that a script gets as arguments as paths from the build folder."""
+    return str(folder / word) if "/" in word and (folder / word).is_file() else word
 
 
 def programs_of(folder, build):
@@ -111,31 +122,43 @@ class Workshop:
         with self.log_file().open("a") as log:
             log.write(text.rstrip("\n") + "\n")
 
-    def run(self, command, seconds=900, env=None, cwd=None, check=True, log=None):
+    def run(self, command, seconds=HANGS_S, env=None, cwd=None, check=True, log=None):
         """Runs a command with its output in the phase's log, or in the log named `log`, and returns its exit code. Kills its whole process
         group after `seconds`."""
         command = [str(word) for word in command]
         with self.log_file(log).open("ab") as output:
             output.write(f"$ {' '.join(command)}\n".encode())
             output.flush()
-            process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd or self.root,
-                env={**os.environ, **RUNTIME, **self._ccache(), **(env or {})}, start_new_session=True,
-            )
-            self._running.add(process)
-            try:
-                code = self._wait(process, seconds, log or self.phase)
-            except subprocess.TimeoutExpired:
-                self._kill(process)
-                raise Failure(f"{command[0]} did not end within {seconds} s and was killed") from None
-            except BaseException:
-                self._kill(process)
-                raise
-            finally:
-                self._running.discard(process)
+            code = self._end(command, subprocess.DEVNULL, output, {**self._ccache(), **(env or {})}, seconds, log or self.phase, cwd)
         if check and code != 0:
             raise Failure(f"{os.path.basename(command[0])} returned {code}; see the log")
         return code
+
+    def output_of(self, command, text="", seconds=HANGS_S):
+        """(exit code, output) of a command that gets `text` as its input; for commands that run beside each other."""
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as output:
+            source.write(text.encode())
+            source.seek(0)
+            code = self._end([str(word) for word in command], source, output, {}, seconds, self.phase)
+            output.seek(0)
+            return code, output.read().decode(errors="replace")
+
+    def _end(self, command, source, output, env, seconds, name, cwd=None):
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, stdin=source, cwd=cwd or self.root, env={**os.environ, **RUNTIME, **env},
+            start_new_session=True,
+        )
+        self._running.add(process)
+        try:
+            return self._wait(process, seconds, name)
+        except subprocess.TimeoutExpired:
+            self._kill(process)
+            raise Failure(f"{command[0]} did not end within {seconds} s and was killed") from None
+        except BaseException:
+            self._kill(process)
+            raise
+        finally:
+            self._running.discard(process)
 
     def _wait(self, process, seconds, name):
         """As process.wait(), and adds the processor time of the command and of its children to that of `name`."""
@@ -183,7 +206,7 @@ class Workshop:
         if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
             self.run([*BEHIND, *setup, *(["--wipe"] if (folder / "meson-private").exists() else [])], env=compiler, log=log)
             stamp.write_text(wanted)
-        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}", *build.targets, *programs_of(folder, build)], seconds=3000, env=compiler, log=log)
+        self.run([*BEHIND, "ninja", "-C", folder, f"-j{self.jobs}", *build.targets, *programs_of(folder, build)], env=compiler, log=log)
         self.build_s[name] = time.monotonic() - start
         return folder
 
