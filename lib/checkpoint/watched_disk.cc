@@ -28,6 +28,9 @@ public:
                 std::shared_ptr<DiskMoves> moves)
         : file_(std::move(file)), folder_(folder), moves_(std::move(moves)) {}
 
+    WatchedFile(const WatchedFile&) = delete;
+    WatchedFile& operator=(const WatchedFile&) = delete;
+
     ~WatchedFile() override {
         const Step step(*moves_, folder_);
         file_.reset();

@@ -20,6 +20,7 @@ unsigned milliseconds(uint64_t time_ns) {
 
 std::vector<uint64_t> ids_of(const std::vector<Member>& members) {
     std::vector<uint64_t> ids;
+    ids.reserve(members.size());
     for (const Member& member : members)
         ids.push_back(member.id);
     return ids;

@@ -148,7 +148,7 @@ std::optional<TaskId> TaskGraph::start_next() {
     return std::nullopt;
 }
 
-void TaskGraph::finish(TaskId id, Status outcome) {
+void TaskGraph::finish(TaskId id, const Status& outcome) {
     WEIR_CHECK(is_mine(id));
     Task* const task = find(id.number);
     WEIR_CHECK(task != nullptr && task->state == State::kRunning);
@@ -164,7 +164,7 @@ bool TaskGraph::cancel(TaskId id, Error why) {
     if (task == nullptr || (task->state != State::kWaiting && task->state != State::kReady))
         return false;
     const bool was_ready = task->state == State::kReady;
-    note(*task, why);
+    note(*task, std::move(why));
     ended(id.number, *task);
     if (was_ready) ++cancelled_ready_;
     if (cancelled_ready_ > ready_.size() / 2) {

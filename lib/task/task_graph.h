@@ -52,7 +52,7 @@ public:
     /// now on.
     [[nodiscard]] std::optional<TaskId> start_next();
     /// The own work of a running task has ended. The task can get no more subtasks.
-    void finish(TaskId id, Status outcome);
+    void finish(TaskId id, const Status& outcome);
     /// Ends a task that has not started yet, as if it had failed with `why`. False if it has
     /// started or ended.
     bool cancel(TaskId id, Error why);

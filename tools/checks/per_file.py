@@ -74,7 +74,7 @@ def clang_tidy(shop):
         lines = [f'#include "{shop.root / name}"  // NOLINT(bugprone-suspicious-include)\n' for name in groups[group]]
         path = together / (group.replace("/", "-") + ".cc")
         path.write_text("".join(lines))
-        command = ["clang-tidy-14", "--quiet", checks, f"--config-file={shop.root / '.clang-tidy'}", path]
+        command = ["clang-tidy-14", "--quiet", checks, f"--config-file={shop.root / '.clang-tidy'}", f"--header-filter=^{shop.root}/", path]
         return [*command, "--", "-std=c++20", "-O2", "-Wno-unknown-warning-option", f"-I{shop.root}", f"-I{folder}", *words], ""
 
     outcome = check_files(shop, groups, salt, command_of)
