@@ -19,6 +19,7 @@
 
 #include "lib/bootstrap/rendezvous/rendezvous_client.h"
 #include "lib/bootstrap/rendezvous/rendezvous_server.h"
+#include "lib/bootstrap/rendezvous/socket.h"
 #include "tests/bootstrap/testing.h"
 
 namespace weir::boot {

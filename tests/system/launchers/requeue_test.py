@@ -16,17 +16,18 @@ import launch as launchers  # noqa: E402
 import lr_testing as testing  # noqa: E402
 
 GRACE_S = 40  # no pass of a busy machine takes longer; below the KillWait of slurm.sh
-# 400 passes, which take several seconds: a training that makes no progress any more goes on for so long.
-SETTINGS = ("--l1", "1", "--passes", "100000000", "--tolerance", "0")
+SETTINGS = ("--l1", "1", "--passes", "100000000")
 
-# As in the README. Slurm does not requeue a job by itself that ends before its time limit, so the script asks for it.
+# As in the README, but the first start trains until a signal ends it. Slurm does not requeue a job by itself that ends before its time limit,
+# so the script asks for it.
 SCRIPT = """#!/bin/bash
 #SBATCH --requeue
 #SBATCH --ntasks=3
 #SBATCH --output={folder}/log
 #SBATCH --open-mode=append
 echo "start number ${{SLURM_RESTART_COUNT:-0}}"
-srun --mpi=pmix {weir} lr --servers 2 --train {data} {settings} --json {folder}/json \\
+[ -n "$SLURM_RESTART_COUNT" ] || endless="--tolerance 0"
+srun --mpi=pmix {weir} lr --servers 2 --train {data} {settings} $endless --json {folder}/json \\
     --checkpoint {folder}/checkpoints --checkpoint-every 50 --resume auto --grace {grace}
 code=$?
 echo "srun ended with $code"
