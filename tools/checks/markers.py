@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the pages agree with the tree: the layer table of README.md is that of layers.py, and the files that pages link to exist."""
+"""Checks that the pages agree with the tree: the layer table is that of layers.py, files and headings that pages link to exist, README.md is
+short."""
 
 import re
 import subprocess
@@ -9,7 +10,10 @@ from remember import tree_files
 from workshop import Failure, Outcome
 
 LAYERS = re.compile(r"<!-- layers -->\n(.*?)<!-- /layers -->", re.S)
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LAYERS_PAGE = "lib/architecture.md"
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
+CODE = re.compile(r"^```.*?^```$", re.M | re.S)
+README_LINES, README_COLUMNS = 200, 120
 
 
 def rows(text):
@@ -21,23 +25,46 @@ def rows(text):
     return lines
 
 
-def check(shop):
-    readme = shop.root / "README.md"
-    if not readme.exists():
-        raise Failure("README.md is missing")
-    text = readme.read_text()
-    problems = []
-    tables = LAYERS.findall(text)
+def headings(page):
+    """The names by which a page's headings are linked."""
+    for heading in re.findall(r"^#+ (.*)$", CODE.sub("", page.read_text()), re.M):
+        yield re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def layer_problems(root):
+    tables = LAYERS.findall((root / LAYERS_PAGE).read_text())
     if not tables:
-        problems.append("README.md has no layer table between <!-- layers --> and <!-- /layers -->")
-    layers = [sys.executable, shop.root / "tools/checks/layers.py", shop.root, "--markdown"]
-    printed = subprocess.run(layers, capture_output=True, text=True, check=True).stdout
+        yield f"{LAYERS_PAGE} has no layer table between <!-- layers --> and <!-- /layers -->"
+    printed = subprocess.run([sys.executable, root / "tools/checks/layers.py", root, "--markdown"], capture_output=True, text=True, check=True).stdout
     for table in tables:
         if rows(table) != rows(printed):
-            problems.append(f"README.md: the layer table is not what `tools/checks/layers.py . --markdown` prints:\n{printed}")
-    for page in (shop.root / name for name in tree_files(shop.root) if name.endswith(".md")):
-        for target in sorted(set(LINK.findall(page.read_text()))):
-            if "://" not in target and not target.startswith("mailto:") and not (page.parent / target).exists():
-                problems.append(f"{page.relative_to(shop.root)} links to {target}, which does not exist")
+            yield f"{LAYERS_PAGE}: the layer table is not what `tools/checks/layers.py . --markdown` prints:\n{printed}"
+
+
+def link_problems(root):
+    for page in (root / name for name in tree_files(root) if name.endswith(".md")):
+        for target, heading in sorted(set(LINK.findall(page.read_text()))):
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            path = page.parent / target if target else page
+            if not path.exists():
+                yield f"{page.relative_to(root)} links to {target}, which does not exist"
+            elif heading and heading not in headings(path):
+                yield f"{page.relative_to(root)} links to {target}#{heading}, and there is no such heading"
+
+
+def readme_problems(readme):
+    lines = readme.read_text().splitlines()
+    if len(lines) > README_LINES:
+        yield f"README.md has {len(lines)} lines, more than {README_LINES}: what it says belongs on the page of its subject"
+    for number, line in enumerate(lines, 1):
+        if len(line) > README_COLUMNS:
+            yield f"README.md:{number} has {len(line)} columns, more than {README_COLUMNS}"
+
+
+def check(shop):
+    if not (shop.root / "README.md").exists():
+        raise Failure("README.md is missing")
+    problems = [*layer_problems(shop.root), *link_problems(shop.root), *readme_problems(shop.root / "README.md")]
     shop.log("\n".join(problems))
-    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table of README.md, links of all pages")
+    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table, links of all pages, length of README.md")

@@ -122,7 +122,7 @@ PHASES = {
         Phase("install", "installs the Debian packages that are missing", install),
         Phase("layers", "no file includes headers of a higher layer; no folder is crowded", layers),
         Phase("public", "installed headers include installed headers only", public_headers),
-        Phase("readme", "layer table and links of the pages", markers.check),
+        Phase("readme", "layer table and links of the pages, length of README.md", markers.check),
         Phase("format", "clang-format", per_file.clang_format),
         Phase("release", "g++, optimised, warnings are errors", built("release"), build="release"),
         Phase("unit", "unit tests, and histories of whole clusters on simulated time", suite("unit", 2), build="release",
