@@ -8,21 +8,20 @@
 /// #include <vector>
 /// #include <weir/weir.h>
 ///
-/// weir::Status train(weir::Job& job) {
-///     WEIR_ASSIGN(weir::Client client, job.make_client(0));
+/// weir::Status train(weir::Client& client) {
 ///     WEIR_ASSIGN(weir::Table<float> table,
 ///                 client.create_table<float>("weights", {.width = 1, .rule = weir::sgd(0.1)}));
 ///     const std::vector<uint64_t> keys = {7, 42, 1'000'000'007};  // sorted and unique
 ///     WEIR_ASSIGN(weir::Buffer<float> values, client.make_buffer<float>(keys.size()));
 ///     WEIR_TRY(table.pull(keys, values).wait());
 ///     for (float& value : values) value -= 1;  // the gradient of (w - 1)^2 / 2
-///     WEIR_TRY(table.push(keys, values).wait());
-///     return client.leave();
+///     return table.push(keys, values).wait();
 /// }
 ///
-/// int main() {
+/// int main() {  // alone, or the same on every rank of a launcher: the first serves, the others train
 ///     auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1});
-///     const weir::Status done = job ? train(**job) : weir::Status(job.error());
+///     weir::Status done = job ? (*job)->run_workers(train) : weir::Status(job.error());
+///     if (done) done = (*job)->serve();
 ///     if (!done) std::fprintf(stderr, "trainer: %s\n", done.error().message().c_str());
 ///     return done ? 0 : 1;
 /// }

@@ -32,7 +32,7 @@ TEST_SUITE("learning_report") {
     }
 
     TEST_CASE(
-        "as JSON the numbers have the names of the README, and are null of who learns nothing") {
+        "as JSON the numbers have the names of operating.md, and are null of who learns nothing") {
         const nlohmann::ordered_json json = learning_json(server_with({8, 4, 3, 2, 5, 14}));
         CHECK(json.dump() ==
               R"({"segments_to_learn":12,"copies_to_learn":8,"moves_to_learn":4,"from_shards":3,)"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every C++ example of README.md and lib/weir.h against an installed Weir, without a warning, and runs the programs.
+"""Compiles every C++ example of the pages and of lib/weir.h against an installed Weir, without a warning, and runs the programs.
 
 Usage: examples.py ROOT WORK FLAG...    ROOT: the tree; WORK: an existing folder for what is built; FLAG: of the compiler
 
-A block with a main() is a program. Any other is the inside of a function that has a `client` and returns a weir::Status.
+A block with a main() is a program, which runs alone and as the ranks of each launcher. Any other is the inside of a function that has a `client` and
+returns a weir::Status.
 """
 
 import os
@@ -12,6 +13,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+SYSTEM = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(SYSTEM), str(SYSTEM / "launchers")]
+import launch as launchers  # noqa: E402
+from reserved_port import ReservedPort  # noqa: E402
+
+PAGES = ("README.md", "lib/embedding.md", "lib/worker/iterations.md", "lib/weir.h")
 
 PREAMBLE = """#include <cstdint>
 #include <cstdio>
@@ -30,11 +38,32 @@ def blocks(text):
         yield text.count("\n", 0, match.start()) + 1, match[1]
 
 
+def run(program):
+    """Alone, as three ranks that find each other by a rendezvous, and under each launcher that is installed. Raises CalledProcessError."""
+    subprocess.run([str(program)], check=True, timeout=60)
+    with ReservedPort() as port:
+        place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "3"}
+        ranks = [subprocess.Popen([str(program)], env={**place, "WEIR_RANK": str(rank)}) for rank in range(3)]
+        for rank in ranks:
+            if rank.wait(timeout=60):
+                raise subprocess.CalledProcessError(rank.returncode, rank.args)
+    for kind in ("openmpi", "hydra", "slurm-pmix"):
+        try:
+            with launchers.launcher(kind) as launch:
+                done = launch(3, [program.resolve()])
+        except launchers.Missing as missing:
+            print(f"SKIPPED: {missing}")
+            continue
+        print(done.out, end="")
+        if done.code:
+            raise subprocess.CalledProcessError(done.code, f"{kind}: {program}", done.out, done.err)
+
+
 def main():
     root, work = map(Path, sys.argv[1:3])
     compiler = [*os.environ.get("CXX", "g++").split(), "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     count = 0
-    for path in ("README.md", "lib/weir.h"):
+    for path in PAGES:
         text = (root / path).read_text()
         if path.endswith(".h"):
             text = re.sub(r"^/// ?", "", text, flags=re.M)
@@ -47,9 +76,9 @@ def main():
             out = ["-o", str(program)] if is_program else ["-c", "-o", os.devnull]
             subprocess.run([*compiler, str(source), *out, *(sys.argv[3:] if is_program else [f for f in sys.argv[3:] if not f.startswith("-l")])], check=True)
             if is_program:
-                subprocess.run([str(program)], check=True, timeout=60)
+                run(program)
             print(f"ok {path}:{line}: {'runs' if is_program else 'compiles'}")
-    return 0 if count >= 2 else f"only {count} examples found"
+    return 0 if count >= 8 else f"only {count} examples found"
 
 
 if __name__ == "__main__":
