@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every C++ example of the pages and of lib/weir.h against an installed Weir, without a warning, and runs the programs.
+"""Compiles every C++ example of the pages and of lib/weir.h against an installed Weir, without a warning, and runs it.
 
 Usage: examples.py ROOT WORK FLAG...    ROOT: the tree; WORK: an existing folder for what is built; FLAG: of the compiler
 
-A block with a main() is a program, which runs alone and as the ranks of each launcher. Any other is the inside of a function that has a `client` and
-returns a weir::Status.
+A block with a main() is a program, which runs alone and as the ranks of each launcher. Any other is the inside of a function that has a
+`client` and returns a weir::Status; it runs alone.
 """
 
 import os
@@ -21,14 +21,26 @@ from reserved_port import ReservedPort  # noqa: E402
 
 PAGES = ("README.md", "lib/embedding.md", "lib/worker/iterations.md", "lib/weir.h")
 
-PREAMBLE = """#include <cstdint>
+PREAMBLE = """#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
 #include <weir/weir.h>
-weir::Status example(weir::Client& client);
-weir::Status example(weir::Client& client) {
+static weir::Status example(weir::Client& client) {
+"""
+MAIN = """
+return {};
+}
+int main() {
+    auto job = weir::Job::start(weir::JobOptions{});
+    const weir::Status done = job ? (*job)->run_workers(example) : weir::Status(job.error());
+    if (!done) std::fprintf(stderr, "%s\\n", done.error().message().c_str());
+    return done ? 0 : 1;
+}
 """
 
 
@@ -38,31 +50,31 @@ def blocks(text):
         yield text.count("\n", 0, match.start()) + 1, match[1]
 
 
-def run(program):
-    """Alone, as three ranks that find each other by a rendezvous, and under each launcher that is installed. Raises CalledProcessError."""
-    subprocess.run([str(program)], check=True, timeout=60)
-    with ReservedPort() as port:
-        place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "3"}
-        ranks = [subprocess.Popen([str(program)], env={**place, "WEIR_RANK": str(rank)}) for rank in range(3)]
-        for rank in ranks:
-            if rank.wait(timeout=60):
-                raise subprocess.CalledProcessError(rank.returncode, rank.args)
+def run_as_ranks(programs):
+    """As three ranks that find each other by a rendezvous, and under each launcher that is installed. Raises CalledProcessError."""
+    for program in programs:
+        with ReservedPort() as port:
+            place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "3"}
+            ranks = [subprocess.Popen([program], env={**place, "WEIR_RANK": str(rank)}) for rank in range(3)]
+            for rank in ranks:
+                if rank.wait(timeout=60):
+                    raise subprocess.CalledProcessError(rank.returncode, rank.args)
     for kind in ("openmpi", "hydra", "slurm-pmix"):
         try:
             with launchers.launcher(kind) as launch:
-                done = launch(3, [program.resolve()])
+                for program in programs:
+                    done = launch(3, [program])
+                    if done.code:
+                        raise subprocess.CalledProcessError(done.code, f"{kind}: {program}", done.out, done.err)
+            print(f"ok {len(programs)} programs by {kind}")
         except launchers.Missing as missing:
             print(f"SKIPPED: {missing}")
-            continue
-        print(done.out, end="")
-        if done.code:
-            raise subprocess.CalledProcessError(done.code, f"{kind}: {program}", done.out, done.err)
 
 
 def main():
-    root, work = map(Path, sys.argv[1:3])
+    root, work = (Path(path).resolve() for path in sys.argv[1:3])
     compiler = [*os.environ.get("CXX", "g++").split(), "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    count = 0
+    count, programs = 0, []
     for path in PAGES:
         text = (root / path).read_text()
         if path.endswith(".h"):
@@ -71,13 +83,14 @@ def main():
             count += 1
             is_program = "int main(" in code
             source = work / f"example_{count}.cc"
-            source.write_text(f'#line {line + 1} "{path}"\n{code}' if is_program else f"{PREAMBLE}#line {line + 1} \"{path}\"\n{code}\nreturn {{}};\n}}\n")
+            code = f'#line {line + 1} "{path}"\n{code}'
+            source.write_text(code if is_program else PREAMBLE + code + MAIN)
             program = source.with_suffix("")
-            out = ["-o", str(program)] if is_program else ["-c", "-o", os.devnull]
-            subprocess.run([*compiler, str(source), *out, *(sys.argv[3:] if is_program else [f for f in sys.argv[3:] if not f.startswith("-l")])], check=True)
-            if is_program:
-                run(program)
-            print(f"ok {path}:{line}: {'runs' if is_program else 'compiles'}")
+            subprocess.run([*compiler, str(source), "-o", str(program), *sys.argv[3:]], check=True)
+            subprocess.run([str(program)], check=True, timeout=60)
+            programs += [program] if is_program else []
+            print(f"ok {path}:{line}")
+    run_as_ranks(programs)
     return 0 if count >= 8 else f"only {count} examples found"
 
 
