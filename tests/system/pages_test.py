@@ -3,7 +3,7 @@
 """The commands on the pages are run, and flags and variables that pages name exist. Usage: pages_test.py PATH-OF-WEIR PAGE...
 
 A block marked `sh` is run, those of a page one after the other in one folder; it has at most one port, 127.0.0.1:7070, which is replaced.
-Of all other commands of `weir` the flags are looked up in --help. With --variables it prints the table of tools/weir/variables.md.
+Of all other commands of `weir`, and of programs in tools/, the flags are looked up in --help. With --variables it prints the table of tools/weir/variables.md.
 """
 
 import json
@@ -18,21 +18,22 @@ from pathlib import Path
 import lr_testing as testing
 from reserved_port import ReservedPort
 
+ROOT = Path(__file__).resolve().parents[2]
 WEIR, PAGES = "", []
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 INLINE = re.compile(r"`([^`\n]+)`")
-COMMAND = re.compile(r"\bweir ([a-z][^|;&#)\n]*)")
+COMMAND = re.compile(r"(?<![\w/.-])(weir (?=[a-z])|tools/[a-z/]+ )([^|;&#)\n]*)")  # the program, and its words
 NO_VARIABLES = {"WEIR_TRY", "WEIR_ASSIGN", "WEIR_CHECK", "WEIR_SEED", "WEIR_HISTORIES", "WEIR_HISTORIES_SHARE"}
 MAY_COME = ("Connection refused", "the job has not begun yet")  # to a command that is repeated until it has
 
 
-def weir(*words):
-    done = subprocess.run([WEIR, *words], env=testing.clean_environment({}), capture_output=True, text=True, timeout=60, check=False)
+def output(*words):
+    done = subprocess.run(words, env=testing.clean_environment({}), capture_output=True, text=True, timeout=60, check=False)
     return done.stdout if done.returncode == 0 else ""
 
 
 def variables():
-    return json.loads(weir("info", "-f", "--json"))["variables"]
+    return json.loads(output(WEIR, "info", "-f", "--json"))["variables"]
 
 
 def table_of_variables():
@@ -41,7 +42,7 @@ def table_of_variables():
 
 
 def commands(text):
-    """The words behind `weir` of each command that is not run here."""
+    """The program and the words behind it of each command that is not run here."""
     for kind, block in BLOCK.findall(text):
         if kind not in ("sh", "cpp", "cmake"):
             yield from COMMAND.findall(block.replace("\\\n", " "))
@@ -68,13 +69,13 @@ class Pages(unittest.TestCase):
     def test_flags_of_commands_exist(self):
         helps, count = {}, 0
         for page in PAGES:
-            for command in commands(page.read_text()):
-                names = tuple(re.match(r"(?:checkpoint|bench) [a-z]+|[a-z]+", command)[0].split())
+            for program, words in commands(page.read_text()):
+                names = (WEIR, *re.match(r"(?:checkpoint|bench) [a-z]+|[a-z]+", words)[0].split()) if program == "weir " else (ROOT / program.strip(),)
                 if names not in helps:
-                    helps[names] = weir(*names, "--help")
-                self.assertTrue(helps[names], f"{page}: there is no `weir {' '.join(names)}`")
-                for flag in re.findall(r"(?<!\S)--?[a-z][a-z0-9-]*", command):
-                    self.assertIsNotNone(re.search(rf"(?<![\w-]){flag}(?![\w-])", helps[names]), f"{page}: {flag} of weir {command}")
+                    helps[names] = output(*names, "--help")
+                self.assertTrue(helps[names], f"{page}: there is no {program}{words}")
+                for flag in re.findall(r"(?<!\S)--?[a-z][a-z0-9-]*", words):
+                    self.assertIsNotNone(re.search(rf"(?<![\w-]){flag}(?![\w-])", helps[names]), f"{page}: {flag} of {program}{words}")
                     count += 1
         self.assertGreater(count, 30)
 
