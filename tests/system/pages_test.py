@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The commands on the pages are run, and flags and variables that pages name exist. Usage: pages_test.py PATH-OF-WEIR PAGE...
+"""The commands on the pages are run, and flags and variables that pages name exist.
+
+    pages_test.py PATH-OF-WEIR PAGE... Pages|Launchers
+    pages_test.py --variables PATH-OF-WEIR               # prints the table of tools/weir/variables.md
 
 A block marked `sh` is run, those of a page one after the other in one folder; it has at most one port, 127.0.0.1:7070, which is replaced.
-Of all other commands of `weir`, and of programs in tools/, the flags are looked up in --help. With --variables it prints the table of tools/weir/variables.md.
+One marked `sh LAUNCHER` is run by Launchers, if that launcher is installed. Of all other commands of weir, and of programs in tools/, the
+flags are looked up in --help.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -15,12 +20,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import lr_testing as testing
-from reserved_port import ReservedPort
+sys.path.append(str(Path(__file__).resolve().parent / "launchers"))
+import launch as launchers  # noqa: E402
+import lr_testing as testing  # noqa: E402
+from reserved_port import ReservedPort  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIR, PAGES = "", []
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.M | re.S)  # its language, the launcher, the text
 INLINE = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?<![\w/.-])(weir (?=[a-z])|tools/[a-z/]+ )([^|;&#)\n]*)")  # the program, and its words
 NO_VARIABLES = {"WEIR_TRY", "WEIR_ASSIGN", "WEIR_CHECK", "WEIR_SEED", "WEIR_HISTORIES", "WEIR_HISTORIES_SHARE"}
@@ -43,27 +50,56 @@ def table_of_variables():
 
 def commands(text):
     """The program and the words behind it of each command that is not run here."""
-    for kind, block in BLOCK.findall(text):
+    for kind, _, block in BLOCK.findall(text):
         if kind not in ("sh", "cpp", "cmake"):
             yield from COMMAND.findall(block.replace("\\\n", " "))
     for words in INLINE.findall(BLOCK.sub("", text)):
         yield from COMMAND.findall(words)
 
 
+def run_blocks(case, page, launcher, folder, extra):
+    """Runs the blocks of a page for this launcher (or none), one after the other in the folder; returns how many."""
+    blocks = [block for kind, wanted, block in BLOCK.findall(page.read_text()) if (kind, wanted) == ("sh", launcher)]
+    with ReservedPort() as port:
+        for block in blocks:
+            script = block.replace("127.0.0.1:7070", f"127.0.0.1:{port}")
+            environment = testing.clean_environment({"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL, **extra})
+            done = testing.run(["bash", "-eu", "-c", f"cd $0\n{script}", folder], environment, 3 * testing.LIMIT_S)
+            case.assertEqual(done.code, 0, f"{script}\n{done}")
+            errors = [line for line in done.err.splitlines() if line.startswith("weir: error") and not any(words in line for words in MAY_COME)]
+            case.assertEqual(errors, [], f"{script}\n{done}")
+    return len(blocks)
+
+
+class Launchers(unittest.TestCase):
+    def commands_run(self, launcher, find, extra):
+        try:
+            find()
+        except launchers.Missing as missing:
+            self.skipTest(str(missing))
+        with tempfile.TemporaryDirectory(prefix="weir-pages-") as folder:
+            for name in ("click", "part-1", "part-2"):
+                testing.write(f"{folder}/{name}.svm", testing.text_like())
+            self.assertGreater(sum(run_blocks(self, page, launcher, folder, extra) for page in PAGES), 0)
+
+    def test_mpirun(self):
+        self.commands_run("mpirun", launchers.find_openmpi, {"OMPI_MCA_rmaps_base_oversubscribe": "1"})
+
+    def test_hydra(self):
+        self.commands_run("hydra", lambda: launchers.find("mpich", "mpiexec.hydra"), {})
+
+    def test_srun(self):
+        with contextlib.ExitStack() as stack:
+            extra = {}
+            self.commands_run("srun", lambda: extra.update(stack.enter_context(launchers.slurm())), extra)
+
+
 class Pages(unittest.TestCase):
     def test_commands_run(self):
         count = 0
         for page in PAGES:
-            blocks = [block for kind, block in BLOCK.findall(page.read_text()) if kind == "sh"]
-            with tempfile.TemporaryDirectory(prefix="weir-pages-") as folder, ReservedPort() as port, self.subTest(page):
-                for block in blocks:
-                    script = block.replace("127.0.0.1:7070", f"127.0.0.1:{port}")
-                    paths = {"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL}
-                    done = testing.run(["bash", "-eu", "-c", f"cd $0\n{script}", folder], testing.clean_environment(paths), 3 * testing.LIMIT_S)
-                    self.assertEqual(done.code, 0, f"{script}\n{done}")
-                    errors = [line for line in done.err.splitlines() if line.startswith("weir: error") and not any(words in line for words in MAY_COME)]
-                    self.assertEqual(errors, [], f"{script}\n{done}")
-                    count += 1
+            with tempfile.TemporaryDirectory(prefix="weir-pages-") as folder, self.subTest(page):
+                count += run_blocks(self, page, "", folder, {})
         self.assertGreater(count, 5)
 
     def test_flags_of_commands_exist(self):
