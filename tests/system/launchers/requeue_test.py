@@ -18,8 +18,8 @@ import lr_testing as testing  # noqa: E402
 GRACE_S = 40  # no pass of a busy machine takes longer; below the KillWait of slurm.sh
 SETTINGS = ("--l1", "1", "--passes", "100000000")
 
-# As on tools/weir/running.md, but the first start trains until a signal ends it. Slurm does not requeue a job by itself that ends before its time limit,
-# so the script asks for it.
+# As on tools/weir/running.md, but the first start trains until a signal ends it. Slurm does not requeue a job by itself that ends
+# before its time limit, so the script asks for it.
 SCRIPT = """#!/bin/bash
 #SBATCH --requeue
 #SBATCH --ntasks=3
