@@ -10,6 +10,13 @@
 ///    or the connection is closed. There is no order between connections.
 ///  - Each read and write that was posted ends with exactly one completion. When a connection
 ///    breaks, those that are still open end with an error; then kClosed comes, last and once.
+///  - Everything may be posted in any order, in both directions at once. A read returns what was
+///    written before it on the same connection, and what was written is there when a message or
+///    immediate that was sent behind it arrives. A write that is posted while a read is open may
+///    overtake it.
+///  - An operation's local memory stays registered until it has ended. The peer's may be
+///    deregistered at any time: the operation then ends with an error, as the connection may.
+///    Memory that is registered again has another key.
 ///  - Nothing blocks. An operation that cannot be taken now returns kNotNow and may be tried
 ///    again after poll().
 ///  - What a peer does wrong (malformed messages, false lengths, death) closes its connection and

@@ -139,7 +139,7 @@ Post TcpEndpoint::post_write(ConnectionId id, std::span<const std::byte> from, F
         return Post::kNotNow;
     }
     c->output.add(frame);
-    c->output.add(Output::Memory::kOwn, from);
+    c->output.add_own(from);
     c->operations.push({Event::kWritten, context, {}});
     ++counters_.writes;
     counters_.bytes_sent += from.size();

@@ -90,6 +90,7 @@ private:
     void dial_again(TcpConnection& c);
 
     // endpoint_send.cc
+    static void add_written(TcpConnection& c);
     void send_output(TcpConnection& c);
     void send_handshake(TcpConnection& c);
     void set_blocked(TcpConnection& c, bool blocked);

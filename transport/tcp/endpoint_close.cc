@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// TcpEndpoint: how connections end. In an orderly end everything posted completes, each side
-/// sends a Bye behind all that it has sent, and the socket is closed when both Byes are there.
+/// TcpEndpoint: how connections end. In an orderly end everything posted completes, and each side
+/// then sends a Bye behind all that it has sent. A side answers until it has the peer's Bye: what
+/// the peer has open completes, too. The socket is closed when both Byes are there.
 
 #include <array>
 
@@ -49,8 +50,6 @@ void TcpEndpoint::close(ConnectionId connection) {
 
 void TcpEndpoint::advance_close(TcpConnection& c) {
     if (c.state == State::kFinishing && c.operations.empty()) {
-        if (c.writes_done > 0) c.output.add(Frame{FrameType::kWritten, c.writes_done, {}});
-        c.writes_done = 0;
         c.output.add(Frame{FrameType::kBye, 0, {}});
         enter(c, State::kParting);
         flush_later(c);

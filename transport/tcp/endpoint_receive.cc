@@ -116,7 +116,8 @@ Result<bool> TcpEndpoint::use_next(TcpConnection& c) {
 }
 
 Status TcpEndpoint::take_frame(TcpConnection& c, const Frame& frame) {
-    if (c.peer_bye) return breach("it sent more after its Bye");
+    const bool is_answer = frame.type == FrameType::kReadData || frame.type == FrameType::kWritten;
+    if (c.peer_bye && !is_answer) return breach("it sent more after its Bye");
     if (frame.type == FrameType::kMessage) return take_message(c, frame.number);
     c.input->use(head_bytes(frame.type));
     switch (frame.type) {
@@ -162,8 +163,9 @@ Status TcpEndpoint::answer_read(TcpConnection& c, const Frame& frame) {
     if (span.length_bytes > 0 && regions_.find_remote(span, Access::kRemoteRead) == nullptr) {
         return Error(Errc::kRefused, "it reads memory that is not registered for that");
     }
+    add_written(c);  // of the writes that came before
     c.output.add(Frame{FrameType::kReadData, 0, {}});
-    c.output.add(Output::Memory::kExposed, {own_memory(span), span.length_bytes});
+    c.output.add_exposed({own_memory(span), span.length_bytes}, span.key);
     flush_later(c);
     return {};
 }

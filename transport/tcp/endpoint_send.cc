@@ -10,12 +10,15 @@
 
 namespace weir::transport::tcp {
 
+/// Answers the writes that have ended.
+void TcpEndpoint::add_written(TcpConnection& c) {
+    if (c.writes_done > 0) c.output.add({FrameType::kWritten, c.writes_done, {}});
+    c.writes_done = 0;
+}
+
 void TcpEndpoint::send_output(TcpConnection& c) {
     if (c.is_coming() || c.state == State::kEnded || c.is_blocked) return;
-    if (c.writes_done > 0) {
-        c.output.add({FrameType::kWritten, c.writes_done, {}});
-        c.writes_done = 0;
-    }
+    add_written(c);
     while (!c.output.empty()) {
         std::array<iovec, kPartsPerSend> parts;
         const size_t count = c.output.next(parts);
@@ -28,8 +31,8 @@ void TcpEndpoint::send_output(TcpConnection& c) {
             bool all_exposed = true;
             c.output.for_each(count, [&](const Output::Part& part) {
                 if (part.memory != Output::Memory::kExposed) return;
-                const std::span<const std::byte> memory(part.at, part.bytes);
-                if (regions_.find(memory, Access::kRemoteRead) == nullptr) all_exposed = false;
+                const RemoteSpan rest{reinterpret_cast<uint64_t>(part.at), part.bytes, part.key};
+                if (regions_.find_remote(rest, Access::kRemoteRead) == nullptr) all_exposed = false;
             });
             if (!all_exposed) {
                 exposed_stays.unlock();

@@ -15,8 +15,9 @@
 ///     kWritten         writes that ended  -      -
 ///     kBye             0                  -      -
 ///
-/// A side answers reads (kReadData) and writes (kWritten) in the order in which they came. kBye is
-/// the last frame of a side. What a side may not do ends the connection.
+/// A side answers reads (kReadData) and writes (kWritten) in the order in which they came, reads
+/// and writes alike. kBye says that the side asks for nothing more: only answers come behind it.
+/// What a side may not do ends the connection.
 
 #include <array>
 #include <cstddef>

@@ -15,12 +15,12 @@ void Output::add(std::span<const std::byte> bytes) {
     }
 }
 
-void Output::add(Memory memory, std::span<const std::byte> data) {
-    if (!data.empty()) {
-        parts_.push_back({memory, data.data(), data.size()});
-        if (memory == Memory::kExposed) ++exposed_parts_;
+void Output::add_data(const Part& part) {
+    if (part.bytes > 0) {
+        parts_.push_back(part);
+        if (part.memory == Memory::kExposed) ++exposed_parts_;
     }
-    add_padding(data.size());
+    add_padding(part.bytes);
 }
 
 size_t Output::next(std::span<iovec> vectors) const noexcept {

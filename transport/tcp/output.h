@@ -29,6 +29,7 @@ public:
         Memory memory = Memory::kCopied;
         const std::byte* at = nullptr;  ///< unless it is copied
         uint64_t bytes = 0;
+        uint64_t key = 0;  ///< of the exposed memory
     };
 
     [[nodiscard]] bool empty() const noexcept { return next_ == parts_.size(); }
@@ -45,8 +46,15 @@ public:
         add(std::span(bytes).first(head_bytes(frame.type)));
     }
 
-    /// Data that are not copied, and the zeros behind them.
-    void add(Memory memory, std::span<const std::byte> data);
+    /// The data of a write, and the zeros behind them.
+    void add_own(std::span<const std::byte> data) {
+        add_data({Memory::kOwn, data.data(), data.size()});
+    }
+
+    /// The data of a read of the memory with this key, and the zeros behind them.
+    void add_exposed(std::span<const std::byte> data, uint64_t key) {
+        add_data({Memory::kExposed, data.data(), data.size(), key});
+    }
 
     void add_padding(uint64_t data_bytes) {
         static constexpr std::byte kZeros[kFrameAlignment] = {};
@@ -67,6 +75,8 @@ public:
     void sent(uint64_t bytes);
 
 private:
+    void add_data(const Part& part);
+
     std::vector<Part> parts_;
     size_t next_ = 0;  ///< the first part that is not wholly sent
     std::vector<std::byte> copies_;

@@ -36,8 +36,9 @@ std::vector<Case> collect_cases() {
         return death_cases();
     }
     std::vector<Case> all;
-    for (const auto& list : {connection_cases(), message_cases(), memory_cases(), refusal_cases(),
-                             death_cases(), sleep_cases(), endurance_cases()}) {
+    for (const auto& list :
+         {connection_cases(), message_cases(), memory_cases(), interleaving_cases(),
+          refusal_cases(), death_cases(), sleep_cases(), endurance_cases()}) {
         all.insert(all.end(), list.begin(), list.end());
     }
     return all;

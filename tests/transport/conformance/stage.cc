@@ -21,15 +21,16 @@ bool begins(Event event) {
 
 }  // namespace
 
-Party::Party(Device& device, const EndpointOptions& options) : device_(device), completions_(64) {
+Party::Party(Device& device, const EndpointOptions& options)
+    : device_(device), completions_(kPolledMost) {
     auto made = device.make_endpoint(options);
     REQUIRE_MESSAGE(made.has_value(), "make_endpoint: " << why(made));
     endpoint_ = std::move(made).value();
 }
 
-size_t Party::poll() {
-    const size_t count = endpoint_->poll(completions_);
-    REQUIRE(count <= completions_.size());
+size_t Party::poll(size_t most) {
+    const size_t count = endpoint_->poll(std::span(completions_).first(most));
+    REQUIRE(count <= most);
     for (size_t i = 0; i < count; ++i)
         check(completions_[i]);
     return count;

@@ -31,14 +31,16 @@ struct Seen {
 /// each posted operation ends exactly once and before kClosed, and nothing follows kClosed.
 class Party {
 public:
+    static constexpr size_t kPolledMost = 64;
+
     Party(Device& device, const EndpointOptions& options);
 
     [[nodiscard]] Endpoint& endpoint() { return *endpoint_; }
 
     [[nodiscard]] Device& device() { return device_; }
 
-    /// Polls once and records the completions. Returns how many there were.
-    size_t poll();
+    /// Polls once, for `most` completions, and records them. Returns how many there were.
+    size_t poll(size_t most = kPolledMost);
 
     /// As Endpoint::connect().
     [[nodiscard]] Result<ConnectionId> connect(std::string_view address);
@@ -170,6 +172,7 @@ void fill(std::span<std::byte> bytes, std::byte value);
 [[nodiscard]] std::vector<Case> connection_cases();
 [[nodiscard]] std::vector<Case> message_cases();
 [[nodiscard]] std::vector<Case> memory_cases();
+[[nodiscard]] std::vector<Case> interleaving_cases();
 [[nodiscard]] std::vector<Case> refusal_cases();
 [[nodiscard]] std::vector<Case> death_cases();
 [[nodiscard]] std::vector<Case> sleep_cases();

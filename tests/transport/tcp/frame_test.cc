@@ -80,7 +80,7 @@ TEST_SUITE("tcp frames") {
                 expected.insert(expected.end(), bytes.begin(), bytes.end());
                 if (i % 3 != 0) continue;
                 const auto data = std::span<const std::byte>(memory).subspan(i, i % 50);
-                output.add(i % 2 == 0 ? Output::Memory::kOwn : Output::Memory::kExposed, data);
+                i % 2 == 0 ? output.add_own(data) : output.add_exposed(data, 7);
                 expected.insert(expected.end(), data.begin(), data.end());
                 expected.resize(expected.size() + padding_of(data.size()));
             }
