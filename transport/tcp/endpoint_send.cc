@@ -30,7 +30,7 @@ void TcpEndpoint::send_output(TcpConnection& c) {
             exposed_stays = std::shared_lock(device_.in_use());
             bool all_exposed = true;
             c.output.for_each(count, [&](const Output::Part& part) {
-                if (part.memory != Output::Memory::kExposed) return;
+                if (part.memory != Output::Memory::kExposed || part.bytes == 0) return;
                 const RemoteSpan rest{reinterpret_cast<uint64_t>(part.at), part.bytes, part.key};
                 if (regions_.find_remote(rest, Access::kRemoteRead) == nullptr) all_exposed = false;
             });

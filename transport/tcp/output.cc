@@ -5,6 +5,19 @@
 
 namespace weir::transport::tcp {
 
+namespace {
+
+/// Erases what was sent once it is no less than what waits. So a queue that is never empty takes
+/// at most twice the memory of what waits, and each element is moved once on average.
+template <class T>
+void erase_sent(std::vector<T>& all, size_t& sent) {
+    if (sent < all.size() - sent) return;
+    all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(sent));
+    sent = 0;
+}
+
+}  // namespace
+
 void Output::add(std::span<const std::byte> bytes) {
     if (bytes.empty()) return;
     copies_.insert(copies_.end(), bytes.begin(), bytes.end());
@@ -16,10 +29,8 @@ void Output::add(std::span<const std::byte> bytes) {
 }
 
 void Output::add_data(const Part& part) {
-    if (part.bytes > 0) {
-        parts_.push_back(part);
-        if (part.memory == Memory::kExposed) ++exposed_parts_;
-    }
+    if (part.memory == Memory::kExposed) ++exposed_parts_;
+    if (part.bytes > 0 || part.memory == Memory::kExposed) parts_.push_back(part);
     add_padding(part.bytes);
 }
 
@@ -39,7 +50,7 @@ size_t Output::next(std::span<iovec> vectors) const noexcept {
 }
 
 void Output::sent(uint64_t bytes) {
-    while (bytes > 0) {
+    while (!empty() && (bytes > 0 || parts_[next_].bytes == 0)) {
         Part& part = parts_[next_];
         const uint64_t now = std::min(bytes, part.bytes);
         if (part.memory == Memory::kCopied) {
@@ -53,17 +64,8 @@ void Output::sent(uint64_t bytes) {
         if (part.memory == Memory::kExposed) --exposed_parts_;
         ++next_;
     }
-    if (!empty()) {
-        // Memory stays bounded while the queue is never empty.
-        if (next_ < 256) return;
-        parts_.erase(parts_.begin(), parts_.begin() + static_cast<ptrdiff_t>(next_));
-        copies_.erase(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(copies_sent_));
-    } else {
-        parts_.clear();
-        copies_.clear();
-    }
-    next_ = 0;
-    copies_sent_ = 0;
+    erase_sent(parts_, next_);
+    erase_sent(copies_, copies_sent_);
 }
 
 }  // namespace weir::transport::tcp

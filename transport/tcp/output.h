@@ -34,7 +34,7 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return next_ == parts_.size(); }
 
-    /// Parts of Memory::kExposed.
+    /// Parts of Memory::kExposed: the reads whose answers are not wholly sent, empty ones too.
     [[nodiscard]] uint32_t exposed_parts() const noexcept { return exposed_parts_; }
 
     [[nodiscard]] size_t copied_bytes() const noexcept { return copies_.size() - copies_sent_; }

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/transport/conformance.h"
 #include "transport/tcp/input.h"
 #include "transport/tcp/output.h"
 
@@ -89,6 +90,42 @@ TEST_SUITE("tcp frames") {
             CHECK(output.exposed_parts() == 0);
             CHECK(output.copied_bytes() == 0);
         }
+    }
+
+    TEST_CASE("an output that is never empty keeps nothing of what was sent") {
+        const std::vector<std::byte> some(1000);
+        for (const bool with_data : {false, true}) {
+            CAPTURE(with_data);
+            Output output;
+            output.add(some);
+            const size_t before = conformance::own_usage().resident_bytes;
+            for (size_t i = 0; i < 200'000; ++i) {
+                output.add(some);
+                if (with_data) output.add_own(some);
+                output.sent(some.size() * (with_data ? 2 : 1));
+                REQUIRE_FALSE(output.empty());
+            }
+            if (conformance::kResidentMemoryTells)
+                CHECK(conformance::own_usage().resident_bytes < before + (8 << 20));
+        }
+    }
+
+    TEST_CASE("empty answers to reads count until they are sent") {
+        Output output;
+        for (size_t i = 0; i < 5; ++i) {
+            output.add(Frame{FrameType::kReadData, 0, {}});
+            output.add_exposed({}, 7);
+        }
+        CHECK(output.exposed_parts() == 5);
+        std::array<iovec, 16> parts;
+        CHECK(output.next(parts) == 10);
+        output.sent(kHeadBytes);
+        CHECK(output.exposed_parts() == 4);
+        output.sent(4 * kHeadBytes - 1);
+        CHECK(output.exposed_parts() == 1);
+        output.sent(1);
+        CHECK(output.exposed_parts() == 0);
+        CHECK(output.empty());
     }
 
     TEST_CASE("an input keeps bytes at their place in the stream modulo 8") {

@@ -28,6 +28,7 @@ constexpr std::byte kUntouched{0x5a};
 DeviceOptions loopback() {
     DeviceOptions options;
     options.bind_address = "127.0.0.1";
+    options.silence_ms_max = conformance::kSilenceMsMax;
     options.secret = random_bytes();
     return options;
 }
@@ -176,6 +177,24 @@ TEST_SUITE("tcp endpoint") {
         const ConnectionId id = scene.party.accepted()[0];
         REQUIRE(scene.until([&] { return scene.party.closed(id); }));
         CHECK(scene.party.last(Event::kClosed, id).status == Errc::kProtocol);
+    }
+
+    TEST_CASE("reads of nothing count, too") {
+        const LogLines log;
+        Scene scene;
+        const auto read = encode({FrameType::kRead, 0, {scene.exposed().address, 0, 0}});
+        std::vector<std::byte> reads;
+        for (size_t i = 0; i < 10'000; ++i)
+            reads.insert(reads.end(), read.begin(), read.end());
+        const ConnectionId id = scene.party.accepted()[0];
+        size_t at = 0;
+        REQUIRE(scene.until([&] {  // the peer takes no answers
+            at += scene.peer.send(std::span(reads).subspan(at));
+            if (at == reads.size()) at = 0;
+            return scene.party.closed(id);
+        }));
+        CHECK(scene.party.last(Event::kClosed, id).status == Errc::kProtocol);
+        CHECK(log.count("reads in flight") == 1);
     }
 
     TEST_CASE("memory that is deregistered while a peer writes it is not touched any more") {
