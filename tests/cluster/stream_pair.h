@@ -340,6 +340,7 @@ public:
     Stream::What sent_what = Stream::What::kChunks;
     size_t sent_max = 0;    // by any step
     size_t sent_bytes = 0;  // in all
+    uint64_t applied = 0;   // index of the last record that the learner has applied
     bool is_learner_stopped = false;
     bool are_iterations = false;  // pushes: each is all that one changes
 
@@ -458,6 +459,7 @@ private:
             if (c.event != transport::Event::kReceived) continue;
             wire::Frame frame;
             REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
+            if (frame.header.kind == wire::Kind::kApplied) applied = frame.header.first;
             CHECK(streams.receive(c.connection, frame.header).empty());
         }
         const size_t sent = streams.send(chunk_bytes, sent_what);

@@ -317,8 +317,7 @@ Follower::Outcome Follower::take_rows(ShardTable& table, const RecordMessage& re
 Follower::Outcome Follower::skip_rows(const RecordMessage& record) {
     if (record.list == 0) return Outcome::kApplied;
     if (!record.is_known) return keep_list(record) ? Outcome::kApplied : Outcome::kMalformed;
-    wrong_ = "a list that it has not sent by this number";
-    return lists_.contains(record.list) ? Outcome::kApplied : Outcome::kMalformed;
+    return known_list(record) != nullptr ? Outcome::kApplied : Outcome::kMalformed;
 }
 
 Follower::Outcome Follower::take_range(ShardTable& table, const RecordMessage& record) {
@@ -367,24 +366,35 @@ Follower::Outcome Follower::take_list(ShardTable& table, const RecordMessage& re
     return take_keys(table, keys_, record);
 }
 
-/// False: too much would be kept.
+/// A change that was refused, or that has waited, brings its lists once more. False: too much would be
+/// kept, or the number is that of another list.
 bool Follower::keep_list(const RecordMessage& record) {
+    std::vector<uint64_t> keys(record.row_count);
+    std::memcpy(keys.data(), record.keys.data(), record.keys.size());
+    if (const auto known = lists_.find(record.list); known != lists_.end()) {
+        wrong_ = "two lists by one number";
+        return known->second.table == record.table && known->second.keys == keys;
+    }
     wrong_ = "more lists than it may name by number";
     if (list_bytes_ + record.keys.size() > kListBytesMax) return false;
     list_bytes_ += record.keys.size();
-    KnownList& list = lists_[record.list];
-    list = {record.table, std::vector<uint64_t>(record.row_count)};
-    std::memcpy(list.keys.data(), record.keys.data(), record.keys.size());
+    lists_[record.list] = {record.table, std::move(keys)};
     return true;
 }
 
-Follower::Outcome Follower::take_known_list(ShardTable& table, const RecordMessage& record) {
+/// The list that the record names by its number, if that was sent for so many rows of this table.
+Follower::KnownList* Follower::known_list(const RecordMessage& record) {
     wrong_ = "a list that it has not sent by this number";
     const auto found = lists_.find(record.list);
-    if (found == lists_.end()) return Outcome::kMalformed;
-    KnownList& list = found->second;
-    if (list.table != record.table || list.keys.size() != record.row_count)
-        return Outcome::kMalformed;
+    const bool is_it = found != lists_.end() && found->second.table == record.table &&
+                       found->second.keys.size() == record.row_count;
+    return is_it ? &found->second : nullptr;
+}
+
+Follower::Outcome Follower::take_known_list(ShardTable& table, const RecordMessage& record) {
+    KnownList* const known = known_list(record);
+    if (known == nullptr) return Outcome::kMalformed;
+    KnownList& list = *known;
     wrong_ = "rows of segments that it has not begun";
     if (list.seen_in != segment_changes_ && !are_known(table, list.keys))
         return Outcome::kMalformed;

@@ -161,6 +161,7 @@ private:
                                     const RecordMessage& record);
     [[nodiscard]] bool are_known(const ShardTable& table, std::span<const uint64_t> keys) const;
     [[nodiscard]] bool keep_list(const RecordMessage& record);
+    [[nodiscard]] KnownList* known_list(const RecordMessage& record);
     [[nodiscard]] Outcome skip_rows(const RecordMessage& record);
     [[nodiscard]] Outcome take_times(ShardTable& table, const RecordMessage& record);
     [[nodiscard]] Outcome take_iterations(ShardTable& table, const RecordMessage& record);

@@ -46,7 +46,7 @@ void Stream::enter(State state, uint64_t pause_ns) {
 
 /// What was sent and not applied is sent on the next connection, before all else.
 void Stream::send_again() {
-    if (!queue_.empty() && queue_.front().sent > 0) {
+    if (has_sent_part()) {
         queue_.front().sent = 0;
         unapplied_.pop_back();
     }
@@ -224,7 +224,7 @@ std::vector<Block> Stream::take_lent() {
     };
     for (Sent& sent : unapplied_)
         take(sent.kept);
-    if (!queue_.empty() && queue_.front().sent > 0) take(queue_.front());
+    if (has_sent_part()) take(queue_.front());
     return lent;
 }
 
@@ -244,8 +244,7 @@ std::vector<LearnedSegment> Stream::segments() const {
 
 /// Of a record that is added now.
 uint64_t Stream::next_index() const noexcept {
-    const bool is_part_sent = !queue_.empty() && queue_.front().sent > 0;
-    return last_index_ + queue_.size() + (is_part_sent ? 0 : 1);
+    return last_index_ + queue_.size() + (has_sent_part() ? 0 : 1);
 }
 
 void Stream::was_changed(uint64_t state) {
@@ -403,7 +402,8 @@ bool Stream::is_stuck(uint64_t now_ns, uint64_t most_ns) noexcept {
 
 std::string_view Stream::applied(const wire::FrameHeader& header) {
     const uint64_t taken = std::max(header.first, header.request);
-    if (state_ != State::kOpen || header.first < applied_ || taken < taken_ || taken > last_index_)
+    const uint64_t whole = last_index_ - (has_sent_part() ? 1 : 0);  // nobody has applied a part
+    if (state_ != State::kOpen || header.first < applied_ || taken < taken_ || taken > whole)
         return "an answer to a record that was not sent";
     ++heard_;
     pause_ns_ = 0;

@@ -313,6 +313,12 @@ private:
     void begin(Batch& batch);
     void end(Batch& batch);
     [[nodiscard]] uint64_t next_index() const noexcept;
+
+    /// Some of the record at the head of the queue was sent, which last_index_ names then.
+    [[nodiscard]] bool has_sent_part() const noexcept {
+        return !queue_.empty() && queue_.front().sent > 0;
+    }
+
     [[nodiscard]] bool begin_walk(Batch& batch);
     void add_iterations(const Batch& batch, size_t table);
     [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_max);

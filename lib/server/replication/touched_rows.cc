@@ -12,7 +12,7 @@ void TouchedLog::add(uint64_t index, const RecordMessage& record) {
     if (record.is_range) {
         entry.range = record.range();
     } else {
-        entry.keys.resize(record.row_count);
+        entry.keys.resize(record.keys.size() / sizeof(uint64_t));
         std::memcpy(entry.keys.data(), record.keys.data(), record.keys.size());
     }
     entries_.push_back(std::move(entry));

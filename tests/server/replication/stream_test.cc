@@ -558,6 +558,26 @@ TEST_SUITE("stream") {
         CHECK(side.holdings.is_settled());
     }
 
+    TEST_CASE("a record of which only a part was sent cannot have been applied") {
+        StreamPair pair(1);
+        pair.make_table(
+            dense_table("wide", 20, ValueType::kFloat32, 600));  // longer than a message
+        pair.name_backup(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        pair.push_extent(0);
+        REQUIRE(pair.streams.send(1, Stream::What::kRecords) > 0);  // its first message
+        wire::FrameHeader answer = wire::header_of(wire::Kind::kApplied);
+        for (const bool is_taken : {false, true}) {
+            answer.first = pair.applied + (is_taken ? 0 : 1);
+            answer.request = pair.applied + 1;
+            CHECK(pair.streams.receive(pair.stream_connection(), answer) ==
+                  "an answer to a record that was not sent");
+        }
+        CHECK(pair.run_until([&] { return pair.streams.confirmed_state() == Stream::kAllStates; }));
+        pair.check_equal();
+        CHECK(pair.wrong == "");
+    }
+
     TEST_CASE("what a stream must not bring closes it, and changes nothing") {
         StreamPair pair(1);
         pair.make_table(dense_table("t", 100));
@@ -574,8 +594,10 @@ TEST_SUITE("stream") {
         rows.row_count = keys.key_count();
         rows.values = std::as_bytes(std::span(values)).first(keys.key_count() * 4);
         bool is_lent = false;
+        bool is_lasting = false;
         const auto follow = [&](const std::vector<RecordMessage>& records, uint64_t skip = 0) {
-            Follower follower({0, 1, 1}, pair.view, pair.learner.holdings, pair.learner.tables);
+            Follower follower({0, 1, 1, is_lasting ? uint64_t{1} : 0}, pair.view,
+                              pair.learner.holdings, pair.learner.tables);
             std::string_view wrong;
             uint64_t index = skip;
             for (const RecordMessage& record : records) {
@@ -634,6 +656,28 @@ TEST_SUITE("stream") {
         RecordMessage forget;
         forget.kind = RecordMessage::Kind::kForgetLists;
         CHECK(follow({begin, list, forget, known}) == "a list that it has not sent by this number");
+        // By one number another list, also where that is behind its use in the same change.
+        RecordMessage other_list = list;
+        other_list.row_count = 1;
+        other_list.keys = list.keys.first(8);
+        other_list.values = list.values.first(4);
+        CHECK(follow({begin, list, list}).empty());
+        CHECK(follow({begin, list, other_list}) == "two lists by one number");
+        is_lasting = true;
+        RecordMessage first_part = known;
+        first_part.has_more = first_part.is_shared = true;
+        RecordMessage last_part = other_list;
+        last_part.is_shared = true;
+        last_part.times = {{0, range, 5}};
+        CHECK(follow({begin, list, first_part, last_part}) == "two lists by one number");
+        is_lasting = false;
+        pair.learner.tables.dropped.insert(1);
+        RecordMessage of_dropped = known;
+        of_dropped.table = 1;
+        of_dropped.row_count = 1;
+        of_dropped.is_shared = true;
+        of_dropped.times = {{0, range, 5}};
+        CHECK(follow({begin, list, of_dropped}) == "a list that it has not sent by this number");
         const std::vector<uint64_t> descending{keys.begin + 1, keys.begin};
         RecordMessage unsorted = list;
         unsorted.keys = std::as_bytes(std::span(descending));
