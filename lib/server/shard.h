@@ -267,8 +267,13 @@ private:
 
     [[nodiscard]] bool find_bytes(const wire::Frame& frame, ShardRequest& request) {
         constexpr uint8_t kRemote = wire::kKeysRemote | wire::kValuesRemote;
-        return (frame.header.flags & kRemote) == 0 || map_bytes(frame, request);
+        if ((frame.header.flags & kRemote) != 0 && !map_bytes(frame, request)) return false;
+        if (is_moving_) [[unlikely]]
+            keep_keys(request);
+        return true;
     }
+
+    void keep_keys(ShardRequest& request);
 
     [[nodiscard]] bool map_bytes(const wire::Frame& frame, ShardRequest& request);
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
@@ -284,7 +289,8 @@ private:
     [[nodiscard]] uint32_t first_segment(const ShardTable& table,
                                          const ShardRequest& request) const noexcept;
     [[nodiscard]] Errc change_in_time(ShardTable& table, RangeClock& clock,
-                                      const ShardRequest& request, uint32_t first, uint64_t time);
+                                      const ShardRequest& request, uint32_t first, uint64_t time,
+                                      RowList& rows);
     void run_queue(Session& session, ShardTable& table);
     void fetched_push(Session& session, const Fetched& fetched);
     void forget_pushes(Session& session);
@@ -296,7 +302,7 @@ private:
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
     void end_part(ShardTable& table, const OpenIterations::Part& part,
-                  const wire::FrameHeader& header, Errc status, const ShardRequest* all);
+                  const wire::FrameHeader& header, Errc status, const ExecutedPush* all);
     void end_unused_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
                          Errc status);
     void refuse_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
@@ -306,8 +312,8 @@ private:
     void answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration);
     void answer_hopeless(ShardTable& table, uint64_t iteration);
     void restart_iterations(ShardTable& table);
-    void finish_iterations(ShardTable& table, const ShardRequest* all = nullptr);
-    void close_iterations(ShardTable& table, const ShardRequest* all);
+    void finish_iterations(ShardTable& table, const ExecutedPush* all = nullptr);
+    void close_iterations(ShardTable& table, const ExecutedPush* all);
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const ShardRequest& request);
@@ -410,6 +416,7 @@ private:
     uint64_t watch_every_ = 0;   ///< closed iterations; 0: the manager does not want to know
     AggregatedRows aggregated_;  ///< kept for its memory
     PullWrites writes_;
+    std::vector<uint64_t> kept_keys_;  ///< of the push that is being executed
     std::vector<std::byte> reply_buffer_;
     RowScan row_scan_;
     StatsMessage counters_;

@@ -3,6 +3,8 @@
 /// Where the keys and values of an admitted push or pull are: in its message, in memory that is
 /// mapped, or in memory that the Fetcher has to read first.
 
+#include <cstring>
+
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -19,6 +21,15 @@ void Shard::start(Session& session, const wire::Frame& frame) {
         return reply(session.connection, frame.header.request, Errc::kBusy);
     counters_.bytes_copied += frame.keys.size() + frame.values.size();
     fetcher_.add(session.connection, frame);
+}
+
+/// Copies are told of the keys by which the rows of a push were found. Its sender may change them at any
+/// time where they lie: so they are read once, and all that is done with them goes by what was read.
+void Shard::keep_keys(ShardRequest& request) {
+    if (request.header.kind != Kind::kPush || request.keys.empty() || streams_.empty()) return;
+    kept_keys_.resize(request.keys.size() / sizeof(uint64_t));
+    std::memcpy(kept_keys_.data(), request.keys.data(), request.keys.size());
+    request.keys = std::as_bytes(std::span(kept_keys_));
 }
 
 /// Maps the keys and values that lie in the worker's memory. False: they cannot be mapped, so

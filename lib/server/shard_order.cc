@@ -79,11 +79,12 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         if (moving != Errc::kOk) return answer(moving);
     }
     const size_t row_count = table.rows->row_count();
-    const Errc status = change_in_time(table, *order.clock, request, first, time);
+    RowList rows;
+    const Errc status = change_in_time(table, *order.clock, request, first, time, rows);
     if (status == Errc::kOk) {
         order.last = request.number;
         if (is_moving_) [[unlikely]]
-            streams_.pushed(table, session.worker, *order.clock, request);
+            streams_.pushed(table, session.worker, *order.clock, {request, rows});
     } else {
         record_made_rows(table, request, row_count);
     }
@@ -101,13 +102,13 @@ uint32_t Shard::first_segment(const ShardTable& table, const ShardRequest& reque
 }
 
 /// Changes the table, and sets the time of every segment in which the push has a key. After an
-/// error nothing is set. `first`: the segment of its first key.
+/// error nothing is set. `first`: the segment of its first key. `rows`: as of change().
 Errc Shard::change_in_time(ShardTable& table, RangeClock& clock, const ShardRequest& request,
-                           uint32_t first, uint64_t time) {
+                           uint32_t first, uint64_t time, RowList& rows) {
     const wire::FrameHeader& h = request.header;
     const SegmentList& held = holdings_.segments();
     if ((h.flags & wire::kKeysRange) != 0) {
-        const Errc status = change(table, request);
+        const Errc status = change(table, request, rows);
         if (status != Errc::kOk || first == SegmentList::kNone) return status;
         const KeyRange keys{h.first, h.first + h.count};
         clock.raise(held, segments_of(held, table.positions, keys, first), time);
@@ -117,17 +118,14 @@ Errc Shard::change_in_time(ShardTable& table, RangeClock& clock, const ShardRequ
     const TouchedSegments* touched =
         is_known ? touched_.find(h.table, known_list(request), held) : nullptr;
     if (is_known && touched == nullptr) return Errc::kUnknownList;
-    const Result<RowList> list = rows_of(table, request);
-    if (!list) return list.code();
-    if (const Errc status = table.rows->push(*list, request.values).code(); status != Errc::kOk)
-        return status;
+    if (const Errc status = change(table, request, rows); status != Errc::kOk) return status;
     if (touched == nullptr) {
         const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
         if (keys.size() == 1 && first != SegmentList::kNone) {
             clock.raise(held, {first, first + 1}, time);
             return Errc::kOk;
         }
-        touched = &touched_.look_up(h.table, table.positions, keys, list->id, held);
+        touched = &touched_.look_up(h.table, table.positions, keys, rows.id, held);
     }
     clock.raise(held, *touched, time);
     return Errc::kOk;

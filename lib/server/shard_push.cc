@@ -9,12 +9,14 @@ namespace weir {
 
 using wire::Kind;
 
-Errc change(ShardTable& table, const ShardRequest& request) {
+Errc change(ShardTable& table, const ShardRequest& request, RowList& rows) {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysRange) != 0)
         return table.rows->push(KeyRange{h.first, h.first + h.count}, request.values).code();
-    const Result<RowList> list = rows_of(table, request);
-    return list ? table.rows->push(*list, request.values).code() : list.code();
+    Result<RowList> list = rows_of(table, request);
+    if (!list) return list.code();
+    rows = *std::move(list);
+    return table.rows->push(rows, request.values).code();
 }
 
 namespace {
@@ -70,12 +72,14 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
             case OfPositions::kUnknown: status = Errc::kUnknownList; break;
         }
     }
-    const ShardRequest* all = nullptr;  // that the iteration changes
+    const bool is_all = table.iterations.is_all(h.iteration, session->worker, h.parts);
+    RowList rows;
+    const ExecutedPush executed{request, rows};
+    const ExecutedPush* all = nullptr;  // that the iteration changes
     if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
-        if (table.iterations.is_all(h.iteration, session->worker, h.parts) && !table.pins.any())
-            all = &request;
+        if (is_all && !table.pins.any()) all = &executed;
         const size_t row_count = table.rows->row_count();
-        status = all != nullptr ? change(table, request) : add_to_sum(table, request);
+        status = all != nullptr ? change(table, request, rows) : add_to_sum(table, request);
         if (status != Errc::kOk) all = nullptr;
         if (all == nullptr) record_made_rows(table, request, row_count);
     }

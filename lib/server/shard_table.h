@@ -62,7 +62,14 @@ enum class OfPositions {
 };
 [[nodiscard]] OfPositions judge_positions(const ShardTable& table, const ShardRequest& part);
 
-/// Runs the table's rule with the push's values. Errors: as TableShard::push()
-[[nodiscard]] Errc change(ShardTable& table, const ShardRequest& request);
+/// Runs the table's rule with the push's values. `rows`: of its list, if it has one, as they were found.
+/// Errors: as TableShard::push()
+[[nodiscard]] Errc change(ShardTable& table, const ShardRequest& request, RowList& rows);
+
+/// A push that has changed a table.
+struct ExecutedPush {
+    const ShardRequest& request;
+    const RowList& rows;  ///< of its list, if it has one; valid until the table looks up others
+};
 
 }  // namespace weir

@@ -398,12 +398,14 @@ private:
         for (float& value : values)
             value = static_cast<float>(random.uniform()) + 0.1F;
         request.values = std::as_bytes(std::span(values));
-        REQUIRE(change(table, request) == Errc::kOk);
+        RowList rows;
+        REQUIRE(change(table, request, rows) == Errc::kOk);
+        const ExecutedPush executed{request, rows};
         if (are_iterations) {
             ClosedIterations& closed = table.iterations.state().closed();
             closed.close(closed.lowest() + 1, std::nullopt);
             streams.iteration_closes();
-            return streams.iteration_closed(table, request);
+            return streams.iteration_closed(table, executed);
         }
         const SegmentList& held = primary.holdings.segments();
         const uint64_t time = ++time_;
@@ -411,7 +413,7 @@ private:
             const uint32_t i = held.find(table.positions.position(key));
             times.raise(held, SegmentRun{i, i + 1}, time);
         }
-        streams.pushed(table, worker, times, request);
+        streams.pushed(table, worker, times, executed);
     }
 
     [[nodiscard]] std::vector<uint64_t> some_keys(const ShardTable& table, uint64_t keys_max = 12) {

@@ -196,35 +196,33 @@ void Streams::remember(StreamedList&& list, size_t key_count) {
 }
 
 void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
-                     const ShardRequest& request) {
-    if (request.header.count == 0) return;
+                     const ExecutedPush& push) {
+    if (push.request.header.count == 0) return;
     changes();
-    record(table, request, {worker, &clock});
+    record(table, push, {worker, &clock});
 }
 
-void Streams::record(ShardTable& table, const ShardRequest& request, const Cause& cause) {
-    const wire::FrameHeader& h = request.header;
+void Streams::record(ShardTable& table, const ExecutedPush& push, const Cause& cause) {
+    const wire::FrameHeader& h = push.request.header;
     if ((h.flags & wire::kKeysRange) != 0) {
         for (const auto& [learner, stream] : streams_)
             record_range(*stream, table, {h.first, h.first + h.count}, cause);
         return;
     }
-    const Result<RowList> list = rows_of(table, request);
-    StreamedList streamed;
-    if (!list) return record_list(streamed, {}, table, cause);  // its sender has changed its keys
+    const RowList& list = push.rows;
     const uint32_t number = table.rows->schema().id;
-    if (StreamedList* const known = find_list(number, list->id); known != nullptr)
-        return record_list(*known, *list, table, cause);
-    std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
+    if (StreamedList* const known = find_list(number, list.id); known != nullptr)
+        return record_list(*known, list, table, cause);
+    std::span keys(reinterpret_cast<const uint64_t*>(push.request.keys.data()), h.count);
     if ((h.flags & wire::kKeysKnown) != 0) {
         if (!cause.is_iteration()) return;  // knows() has said that nothing of it is streamed
-        if (!table.rows->find_keys(list->rows, keys_)) return iteration_closed(table, nullptr);
+        if (!table.rows->find_keys(list.rows, keys_)) return iteration_closed(table, nullptr);
         keys = keys_;
     }
-    streamed = parts_of(table, keys);
+    StreamedList streamed = parts_of(table, keys);
     streamed.table = number;
-    streamed.id = list->id;
-    record_list(streamed, *list, table, cause);
+    streamed.id = list.id;
+    record_list(streamed, list, table, cause);
     remember(std::move(streamed), h.count);
 }
 
@@ -241,7 +239,6 @@ Streams::StreamedList Streams::parts_of(const ShardTable& table,
             if (table.positions.is_dense() && key >= table.positions.key_count()) continue;
             const uint64_t position = table.positions.position(key);
             if (!stream->positions().contains(position)) continue;
-            part.is_ascending = part.is_ascending && (part.keys.empty() || part.keys.back() < key);
             part.keys.push_back(key);
             part.places.push_back(static_cast<uint32_t>(i));
             const uint32_t segment = held.find(position);
@@ -401,7 +398,7 @@ void Streams::record_part(ListPart& part, const RowList& list, const TableShard&
     record_.is_known = part.known != 0;
     if (record_.is_known) {
         record_.keys = {};
-    } else if (part.has_come && part.is_ascending) {
+    } else if (part.has_come) {
         part.known = part.stream->number_list(record_.part_count());
     }
     part.has_come = true;
@@ -436,7 +433,7 @@ void Streams::made_rows(ShardTable& table, const ShardRequest& request) {
     const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()),
                          request.header.count);
     const Result<RowList> list = table.rows->rows_for_pull(keys);
-    if (!list) return;  // its sender has changed its keys meanwhile
+    if (!list) return;
     std::vector<uint64_t> made;
     std::vector<uint32_t> rows;
     for (size_t i = 0; i < keys.size(); ++i) {

@@ -106,9 +106,10 @@ public:
     [[nodiscard]] bool knows(uint32_t table, const ListId& id,
                              const TouchedSegments& touched) const;
 
-    /// A push was executed, and the worker's clock raised: records what it has changed.
+    /// A push was executed, and the worker's clock raised: records what it has changed. Nobody else can
+    /// change its keys.
     void pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
-                const ShardRequest& request);
+                const ExecutedPush& push);
 
     /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
     /// them, too, with all others of its keys that are as fresh.
@@ -121,7 +122,7 @@ public:
     void iteration_closed(ShardTable& table, const AggregatedRows* changed);
 
     /// The same of one that this request alone has changed.
-    void iteration_closed(ShardTable& table, const ShardRequest& only) { record(table, only, {}); }
+    void iteration_closed(ShardTable& table, const ExecutedPush& only) { record(table, only, {}); }
 
     /// The table is dropped.
     void forget_table(uint32_t table) {
@@ -194,7 +195,6 @@ private:
         std::vector<uint64_t> keys;
         std::vector<uint32_t> places;         ///< of these keys in the list; none: the same
         std::vector<PositionRange> segments;  ///< that they are in; ascending
-        bool is_ascending = true;             ///< or its sender has changed it meanwhile
         bool has_come = false;                ///< before
     };
 
@@ -236,7 +236,7 @@ private:
     void keep_lent(Stream& stream);
     void look_at_positions();
     void take_over(Stream& stream);
-    void record(ShardTable& table, const ShardRequest& request, const Cause& cause);
+    void record(ShardTable& table, const ExecutedPush& push, const Cause& cause);
     void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
     [[nodiscard]] bool record_sum(ShardTable& table, const AggregatedRows& changed);
     [[nodiscard]] StreamedList parts_of_sum(const ShardTable& table,
