@@ -84,7 +84,9 @@ struct ShardOptions {
     std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;
     /// That of the job's checkpoints, for errors. Empty: none, or not known.
     std::string checkpoint_folder = {};
-    LendingOptions lending{};                   ///< to copies; its memory outlives the shard
+    LendingOptions lending{};  ///< to copies; its memory outlives the shard
+    /// Of what an iteration may change where there are copies.
+    size_t change_bytes_max = Streams::kChangeBytesMax;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
     /// pool may spend on such lists.
@@ -243,11 +245,15 @@ private:
     [[nodiscard]] bool serves(const ShardTable& table, const ShardRequest& request) const;
 
     // shard_checkpoint.cc: checkpoints, and tables that are read from one
+    /// Reads a table, sends its rows to the copies, and reports that: one reads at a time, in order.
     struct Fill {
-        uint32_t table = 0;
-        std::unique_ptr<TableFill> rows;
-        std::optional<uint64_t> state = {};  ///< that copies must have
-        bool is_reported = false;
+        enum class Stage : uint8_t { kWaiting, kReading, kCopying, kReported };
+
+        CheckpointOrder order;  ///< of this table alone
+        Stage stage = Stage::kWaiting;
+        std::unique_ptr<TableFill> rows = nullptr;  ///< kReading
+
+        [[nodiscard]] uint32_t table() const noexcept { return order.tables[0].table; }
     };
 
     void order_checkpoint(std::span<const std::byte> body);
@@ -298,6 +304,7 @@ private:
     // shard_push.cc: changes the table
     void apply(const ShardRequest& request);
     void push_part(ShardTable& table, const ShardRequest& request);
+    [[nodiscard]] bool fits_into_change(const ShardTable& table, uint64_t iteration);
     void record_made_rows(ShardTable& table, const ShardRequest& request, size_t row_count);
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
@@ -402,6 +409,7 @@ private:
     bool holds_answers_ = false;  ///< some copy is counted, or answers are held
     uint64_t next_stuck_look_ns_ = 0;
     bool needs_lease_ = false;          ///< a counted copy may take over once the lease has ended
+    bool has_had_copies_ = false;       ///< of something
     PositionSet leaving_;               ///< by the last view
     std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
     bool is_moving_ = false;            ///< any of that

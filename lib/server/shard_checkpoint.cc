@@ -67,9 +67,13 @@ size_t Shard::go_on_with_checkpoint() {
         done += checkpoint_.step(is_quiet() ? kRowBytesIfQuiet : kRowBytesPerPoll, confirmed);
         settle_checkpoint();
     }
-    for (Fill& fill : fills_)
+    bool is_reading = false;
+    for (Fill& fill : fills_) {
+        if (fill.stage == Fill::Stage::kWaiting && is_reading) break;
         done += go_on_filling(fill);
-    std::erase_if(fills_, [](const Fill& fill) { return fill.is_reported; });
+        is_reading |= fill.stage == Fill::Stage::kReading;
+    }
+    std::erase_if(fills_, [](const Fill& fill) { return fill.stage == Fill::Stage::kReported; });
     return done;
 }
 
@@ -77,8 +81,10 @@ size_t Shard::go_on_with_checkpoint() {
 void Shard::fail_checkpoint(const Error& why) {
     checkpoint_.fail(why);
     settle_checkpoint();
-    for (const Fill& fill : fills_)
-        report_filled(fill.table, why);
+    for (const Fill& fill : fills_) {
+        streams_.forget_filled(fill.table());
+        report_filled(fill.table(), why);
+    }
     fills_.clear();
 }
 
@@ -92,24 +98,34 @@ void Shard::begin_fill(const CheckpointOrder& order) {
                              Error(Errc::kNotFound, fmt::format("there is no table {}", number)));
     }
     checkpoint_.forget_saved();
-    fills_.push_back(
-        {number, std::make_unique<TableFill>(*tables_[number]->rows, holdings_.primary(),
-                                             options_.disk, order.folder, order.number)});
+    fills_.push_back({order});
 }
 
 /// Copies get all rows at the end, and the manager hears that the table is here when they have them.
 size_t Shard::go_on_filling(Fill& fill) {
-    if (!fill.rows->is_over()) return fill.rows->step();
-    const Status& outcome = fill.rows->outcome();
-    if (outcome && !fill.state) {
-        streams_.iteration_closes();
-        streams_.iteration_closed(*tables_[fill.table], nullptr);
-        fill.state = streams_.state();
+    const auto report = [&](const Status& outcome) {
+        report_filled(fill.table(), outcome);
+        fill.stage = Fill::Stage::kReported;
+        return size_t{1};
+    };
+    switch (fill.stage) {
+        case Fill::Stage::kWaiting:
+            fill.rows =
+                std::make_unique<TableFill>(*tables_[fill.table()]->rows, holdings_.primary(),
+                                            options_.disk, fill.order.folder, fill.order.number);
+            fill.stage = Fill::Stage::kReading;
+            return 1;
+        case Fill::Stage::kReading:
+            if (!fill.rows->is_over()) return fill.rows->step();
+            if (!fill.rows->outcome()) return report(fill.rows->outcome());
+            fill.rows.reset();
+            streams_.table_filled(fill.table());
+            fill.stage = Fill::Stage::kCopying;
+            return 1;
+        case Fill::Stage::kCopying: return streams_.has_filled(fill.table()) ? report({}) : 0;
+        case Fill::Stage::kReported: return 0;
     }
-    if (outcome && streams_.confirmed_state() < *fill.state) return 0;
-    report_filled(fill.table, outcome);
-    fill.is_reported = true;
-    return 1;
+    return 0;
 }
 
 void Shard::report_filled(uint32_t table, const Status& outcome) {
@@ -120,7 +136,8 @@ void Shard::report_filled(uint32_t table, const Status& outcome) {
 }
 
 bool Shard::is_reading_rows() const noexcept {
-    return std::ranges::any_of(fills_, [](const Fill& fill) { return fill.rows->has_rows(); });
+    return std::ranges::any_of(
+        fills_, [](const Fill& fill) { return fill.rows != nullptr && fill.rows->has_rows(); });
 }
 
 /// The manager wants to hear when a table that is in checkpoints has closed so many more iterations.

@@ -93,13 +93,13 @@ void Shard::close_iterations(ShardTable& table, const ExecutedPush* all) {
         if (is_moving_) streams_.iteration_closes();
         aggregated_.clear();
         if (iterations.close_empty()) {
-            if (is_moving_) streams_.iteration_closed(table, &aggregated_);
+            if (is_moving_) streams_.iteration_closed(table, aggregated_);
             continue;
         }
         const uint64_t closing = iterations.first_open();
         if (!iterations.failure_of(closing) && table.pins.any()) return table.pins.hold_iteration();
-        const bool is_listed = all != nullptr || !streams_.has_copies() ||
-                               table.rows->list_aggregated(closing, aggregated_);
+        if (all == nullptr && streams_.has_copies())
+            table.rows->list_aggregated(closing, aggregated_);
         table.iterations.close(
             [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });
         const ExecutedPush* const only = std::exchange(all, nullptr);
@@ -107,7 +107,7 @@ void Shard::close_iterations(ShardTable& table, const ExecutedPush* all) {
         if (only != nullptr) {
             streams_.iteration_closed(table, *only);
         } else {
-            streams_.iteration_closed(table, is_listed ? &aggregated_ : nullptr);
+            streams_.iteration_closed(table, aggregated_);
         }
     }
 }

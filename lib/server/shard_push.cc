@@ -3,6 +3,8 @@
 /// What a push does: it changes the table; or it is part of an iteration, and is added to that
 /// iteration's sum (shard_parts.cc goes on).
 
+#include <fmt/core.h>
+
 #include "lib/server/shard.h"
 
 namespace weir {
@@ -81,9 +83,33 @@ void Shard::push_part(ShardTable& table, const ShardRequest& request) {
         const size_t row_count = table.rows->row_count();
         status = all != nullptr ? change(table, request, rows) : add_to_sum(table, request);
         if (status != Errc::kOk) all = nullptr;
+        if (all == nullptr && status == Errc::kOk && !fits_into_change(table, h.iteration))
+            status = Errc::kNoMemory;
         if (all == nullptr) record_made_rows(table, request, row_count);
     }
     end_part(table, part, h, status, all);
+}
+
+/// Copies take what an iteration changes as a whole: whether its sum, with the part that has just been
+/// added, is not too large for that.
+bool Shard::fits_into_change(const ShardTable& table, uint64_t iteration) {
+    if (!has_had_copies_ && !(is_moving_ && streams_.has_copies())) [[likely]]
+        return true;
+    constexpr size_t kHeadBytes = 4;  // of a record, at most, for each of its rows
+    const TableShard& rows = *table.rows;
+    const size_t row_bytes =
+        sizeof(uint64_t) + rows.pulled_row_bytes() + rows.state_row_bytes() + kHeadBytes;
+    const size_t rows_max = options_.change_bytes_max / row_bytes;
+    if (rows.aggregated_rows_max(iteration) <= rows_max) return true;
+    const size_t row_count = table.rows->aggregated_rows(iteration);
+    if (row_count <= rows_max) return true;
+    refusals_.log(LogLevel::kError, fmt::format("large iteration {}", rows.schema().id),
+                  fmt::format("{}: iteration {} of table '{}' fails: it changes {} rows or more of "
+                              "{} bytes here, and copies take at most {} MiB of a change; use more "
+                              "servers or shards, or push fewer keys in an iteration",
+                              name(), iteration, rows.schema().name, row_count, row_bytes,
+                              options_.change_bytes_max >> 20));
+    return false;
 }
 
 /// What was pushed counts later, or not at all, but keys that were new to the table have rows now.

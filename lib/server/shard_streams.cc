@@ -26,6 +26,7 @@ constexpr size_t kBytesBesideRequests = size_t{8} << 10;
 
 void Shard::look_at_moves() noexcept {
     const bool is_counted = streams_.is_counted();
+    has_had_copies_ |= is_counted;
     holds_answers_ = is_counted || !held_.empty() || !ready_.empty();
     const bool needed_lease = std::exchange(needs_lease_, is_counted && options_.lease != nullptr);
     if (needs_lease_ && !needed_lease) writes_.want_replies();
@@ -285,7 +286,7 @@ void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
     if (follower == nullptr) {
         follower = std::make_unique<Follower>(
             Follower::Ends{primary, options_.number, message->number, message->stream}, view_,
-            holdings_, tables_);
+            holdings_, tables_, options_.change_bytes_max);
     }
     (void)sessions_.close(connection);
     followers_.emplace(connection, std::move(follower));

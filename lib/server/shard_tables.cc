@@ -79,7 +79,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
 /// if the table had never been. What a checkpoint that is under way needs stays until that is over.
 void Shard::drop_table(uint64_t number) {
     const bool is_being_filled =
-        std::ranges::any_of(fills_, [&](const Fill& fill) { return fill.table == number; });
+        std::ranges::any_of(fills_, [&](const Fill& fill) { return fill.table() == number; });
     if (number >= TableMessage::kTablesMax || is_being_filled) {
         return end(
             Error(Errc::kProtocol, fmt::format("the manager sent an impossible order to drop "

@@ -28,6 +28,7 @@ Status Aggregate::add_run(uint32_t first_row, size_t row_count, const std::byte*
     WEIR_TRY(reserve(first_row + row_count));
     combine_.run({accumulators_.view(), touched_.data(), values_per_row_}, first_row, row_count,
                  pushed);
+    added_rows_ += row_count;
     return {};
 }
 
@@ -35,6 +36,7 @@ Status Aggregate::add_rows(std::span<const uint32_t> rows, const std::byte* push
     if (rows.empty()) return {};
     WEIR_TRY(reserve(size_t{*std::ranges::max_element(rows)} + 1));
     combine_.rows({accumulators_.view(), touched_.data(), values_per_row_}, rows, pushed);
+    added_rows_ += rows.size();
     return {};
 }
 
@@ -48,6 +50,13 @@ void Aggregate::apply(const RowTarget& target, const RuleRunner& rule) {
         row = next_row(end, true);
     }
     clear();
+}
+
+size_t Aggregate::count_touched() noexcept {
+    added_rows_ = 0;
+    for (const uint64_t bits : touched_)
+        added_rows_ += static_cast<size_t>(std::popcount(bits));
+    return added_rows_;
 }
 
 uint32_t Aggregate::next_row(uint32_t from, bool touched) const noexcept {

@@ -60,7 +60,16 @@ public:
     }
 
     /// Forgets all that was added, without running the rule.
-    void clear() noexcept { std::ranges::fill(touched_, 0); }
+    void clear() noexcept {
+        std::ranges::fill(touched_, 0);
+        added_rows_ = 0;
+    }
+
+    /// To how many rows something was added; those count again to which it was more than once.
+    [[nodiscard]] size_t added_rows() const noexcept { return added_rows_; }
+
+    /// Counts them: from now on each counts once in added_rows().
+    size_t count_touched() noexcept;
 
     /// What the sums take.
     [[nodiscard]] size_t row_bytes() const noexcept { return accumulators_.bytes(); }
@@ -86,6 +95,7 @@ private:
     uint32_t values_per_row_;  // in a push
     RowStore accumulators_;
     std::vector<uint64_t> touched_;  // a bit per row
+    size_t added_rows_ = 0;
 };
 
 }  // namespace weir

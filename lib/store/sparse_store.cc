@@ -39,21 +39,53 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
     return {};
 }
 
-bool SparseStore::remember_keys(Memory& memory) {
-    if (keys_) return true;
-    constexpr uint64_t kNoKey = 0;
-    keys_.emplace(memory, std::as_bytes(std::span(&kNoKey, 1)));
+/// Calls use(keys, rows) for some after the other, until it returns false.
+template <class Use>
+void SparseStore::walk(Use&& use) const {
     constexpr size_t kStepKeys = 4096;
     const PositionSet everywhere = PositionSet::whole_ring();
     std::vector<uint64_t> keys;
     std::vector<uint32_t> rows;
-    for (KeyCursor cursor; !cursor.at_end && keys_;) {
+    for (KeyCursor cursor; !cursor.at_end;) {
         keys.clear();
         rows.clear();
         index_.list(cursor, everywhere, kStepKeys, kStepKeys, keys, rows);
-        note_keys(keys, rows, 0);
+        if (!use(keys, rows)) return;
     }
+}
+
+bool SparseStore::remember_keys(Memory& memory) {
+    if (keys_) return true;
+    constexpr uint64_t kNoKey = 0;
+    keys_.emplace(memory, std::as_bytes(std::span(&kNoKey, 1)));
+    walk([&](std::span<const uint64_t> keys, std::span<const uint32_t> rows) {
+        note_keys(keys, rows, 0);
+        return keys_.has_value();
+    });
     return keys_.has_value();
+}
+
+void SparseStore::find_keys(Memory& memory, std::span<const uint32_t> rows,
+                            std::span<uint64_t> keys) {
+    WEIR_CHECK(keys.size() == rows.size());
+    if (remember_keys(memory)) {
+        const RowView view = keys_->view();
+        for (size_t i = 0; i < rows.size(); ++i)
+            std::memcpy(&keys[i], view.at(rows[i]), sizeof keys[i]);
+        return;
+    }
+    std::vector<uint32_t> order(rows.size());  // by row
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, {}, [&](uint32_t i) { return rows[i]; });
+    walk([&](std::span<const uint64_t> some_keys, std::span<const uint32_t> some_rows) {
+        for (size_t k = 0; k < some_rows.size(); ++k) {
+            const auto of = std::ranges::equal_range(order, some_rows[k], {},
+                                                     [&](uint32_t i) { return rows[i]; });
+            for (const uint32_t i : of)
+                keys[i] = some_keys[k];
+        }
+        return true;
+    });
 }
 
 /// Of rows that are not below `first_row`.

@@ -73,16 +73,10 @@ public:
         return std::memcmp(rows_.view().at(row), initial.data(), initial.size()) == 0;
     }
 
-    /// From now on key_of() finds the keys of rows, too. `memory`: for these keys.
-    /// Returns false if there is not enough; a call that makes rows may find that, too.
-    [[nodiscard]] bool remember_keys(Memory& memory);
-
-    /// Only while keys are remembered; of a row that has one.
-    [[nodiscard]] uint64_t key_of(uint32_t row) const noexcept {
-        uint64_t key = 0;
-        std::memcpy(&key, keys_->view().at(row), sizeof key);
-        return key;
-    }
+    /// The keys of rows that have some. The first time it walks through all keys, and remembers them by
+    /// row; without `memory` for that, it walks each time.
+    /// Shape:   keys.size() == rows.size()
+    void find_keys(Memory& memory, std::span<const uint32_t> rows, std::span<uint64_t> keys);
 
     /// Keeps the rows of all keys as they are now.
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
@@ -98,6 +92,9 @@ public:
     }
 
 private:
+    [[nodiscard]] bool remember_keys(Memory& memory);
+    template <class Use>
+    void walk(Use&& use) const;
     [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
     [[nodiscard]] Status reserve_rows(size_t row_count);
     void give_back_extents();

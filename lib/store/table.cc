@@ -407,20 +407,17 @@ void TableShard::drop_aggregate(uint64_t iteration) noexcept {
     if (std::optional<Aggregate>& aggregate = aggregate_of(iteration)) aggregate->clear();
 }
 
-bool TableShard::list_aggregated(uint64_t iteration, AggregatedRows& listed) {
+void TableShard::list_aggregated(uint64_t iteration, AggregatedRows& listed) {
     constexpr size_t kRangeRows = 16;  // shorter runs cost less as keys
     listed.clear();
     const std::optional<Aggregate>& aggregate = aggregate_of(iteration);
-    if (!aggregate) return true;
-    if (auto* const sparse = std::get_if<SparseStore>(&*store_)) {
-        if (!sparse->remember_keys(memory_)) return false;
+    if (!aggregate) return;
+    if (schema_.layout == Layout::kSparse) {
         aggregate->for_touched([&](uint32_t row, size_t row_count) {
-            for (; row_count > 0; ++row, --row_count) {
-                listed.keys.push_back(sparse->key_of(row));
+            for (; row_count > 0; ++row, --row_count)
                 listed.rows.push_back(row);
-            }
         });
-        return true;
+        return find_keys(listed.rows, listed.keys);
     }
     const auto& dense = std::get<DenseStore>(*store_);
     for (size_t i = 0; i < dense.owned().size(); ++i) {
@@ -436,20 +433,15 @@ bool TableShard::list_aggregated(uint64_t iteration, AggregatedRows& listed) {
             }
         });
     }
-    return true;
 }
 
-bool TableShard::find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>& keys) {
+void TableShard::find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>& keys) {
     keys.resize(rows.size());
-    if (auto* const sparse = std::get_if<SparseStore>(&*store_)) {
-        if (!sparse->remember_keys(memory_)) return false;
-        std::ranges::transform(rows, keys.begin(),
-                               [&](uint32_t row) { return sparse->key_of(row); });
-        return true;
-    }
+    if (rows.empty()) return;
+    if (auto* const sparse = std::get_if<SparseStore>(&*store_))
+        return sparse->find_keys(memory_, rows, keys);
     const auto& dense = std::get<DenseStore>(*store_);
     std::ranges::transform(rows, keys.begin(), [&](uint32_t row) { return *dense.key_of(row); });
-    return true;
 }
 
 void TableShard::apply_aggregate(uint64_t iteration) {

@@ -134,12 +134,24 @@ public:
     /// Runs the rule once on what was aggregated.
     void apply_aggregate(uint64_t iteration);
     /// Lists the rows that apply_aggregate() would change. The first time it walks through all keys
-    /// of a sparse table, which then keeps them by row: 8 bytes each.
-    /// Returns false if there is no memory for that.
-    [[nodiscard]] bool list_aggregated(uint64_t iteration, AggregatedRows& listed);
+    /// of a sparse table, which then keeps them by row: 8 bytes each. Without memory for that, it does
+    /// so each time.
+    void list_aggregated(uint64_t iteration, AggregatedRows& listed);
+
+    /// At least as many as list_aggregated() lists; no more than have room.
+    [[nodiscard]] size_t aggregated_rows_max(uint64_t iteration) const noexcept {
+        const std::optional<Aggregate>& aggregate = aggregates_[iteration % aggregates_.size()];
+        return aggregate ? std::min(aggregate->added_rows(), row_count()) : 0;
+    }
+
+    /// As many as it lists, counted.
+    [[nodiscard]] size_t aggregated_rows(uint64_t iteration) noexcept {
+        std::optional<Aggregate>& aggregate = aggregate_of(iteration);
+        return aggregate ? aggregate->count_touched() : 0;
+    }
+
     /// The keys of rows that have some. The first time, as list_aggregated().
-    /// Returns false if there is no memory for that.
-    [[nodiscard]] bool find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>& keys);
+    void find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>& keys);
     /// Forgets what was aggregated: the iteration has failed.
     void drop_aggregate(uint64_t iteration) noexcept;
 

@@ -47,6 +47,7 @@ struct SimShape {
     size_t server_memory_bytes = ~size_t{0};
     size_t lent_bytes_min = 200;  ///< as in LendingOptions
     size_t worker_memory_bytes = ~size_t{0};
+    size_t change_bytes_max = Streams::kChangeBytesMax;   ///< as in ShardOptions
     std::shared_ptr<transport::Faults> faults = nullptr;  ///< of the first worker's network
     bool faults_of_all = false;                           ///< of all hosts' networks
     uint32_t managers = 1;          ///< more than 1: each has a host of its own, without faults
@@ -489,6 +490,7 @@ private:
         options.list_cache_bytes = shape_.list_cache_bytes;
         options.secret_seed = mix64(seed_ + shards.size());
         options.disk = shape_.checkpoints.disk;
+        options.change_bytes_max = shape_.change_bytes_max;
         return options;
     }
 

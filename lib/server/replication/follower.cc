@@ -19,8 +19,13 @@ constexpr uint64_t kSignNs = 10 * kMillisecond;
 
 }  // namespace
 
-Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables)
-    : ends_(ends), view_(view), holdings_(holdings), tables_(tables) {}
+Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables,
+                   size_t change_bytes_max)
+    : ends_(ends),
+      view_(view),
+      holdings_(holdings),
+      tables_(tables),
+      change_bytes_max_(change_bytes_max) {}
 
 std::string_view Follower::receive(const wire::Frame& frame, Source source) {
     const wire::FrameHeader& h = frame.header;
@@ -142,7 +147,7 @@ Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::b
         change_.push_back(memory != nullptr ? std::move(*memory) : record.encode(spare_.take()));
         change_bytes_ += change_.back().size();
         wrong_ = "a change that is too long";
-        const bool is_sound = ends_.stream != 0 && change_bytes_ <= kChangeBytesMax;
+        const bool is_sound = ends_.stream != 0 && change_bytes_ <= change_bytes_max_;
         return is_sound ? Outcome::kApplied : Outcome::kMalformed;
     }
     wrong_ = "a malformed record";

@@ -17,6 +17,7 @@
 #include "lib/server/holdings.h"
 #include "lib/server/replication/spare_buffers.h"
 #include "lib/server/replication/stream.h"
+#include "lib/server/replication/streams.h"
 #include "lib/server/replication/touched_rows.h"
 #include "lib/wire/frame.h"
 #include "lib/wire/record_message.h"
@@ -50,9 +51,6 @@ public:
     /// Of lists that it knows by number; the sender remembers less.
     static constexpr size_t kListBytesMax = size_t{64} << 20;
 
-    /// What is kept of a change until the rest of it comes.
-    static constexpr size_t kChangeBytesMax = size_t{8} << 30;
-
     /// Who sends, and who learns, by number; and the number of this connection among theirs.
     struct Ends {
         uint32_t primary = 0;
@@ -69,8 +67,10 @@ public:
         friend bool operator==(Progress, Progress) noexcept = default;
     };
 
-    /// `view`, `holdings` and `tables` must outlive it.
-    Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables);
+    /// `view`, `holdings` and `tables` must outlive it. `change_bytes_max`: of what is kept of a change
+    /// until the rest of it comes.
+    Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables,
+             size_t change_bytes_max = Streams::kChangeBytesMax);
     Follower(const Follower&) = delete;
     Follower& operator=(const Follower&) = delete;
     ~Follower() = default;
@@ -194,6 +194,7 @@ private:
     uint64_t next_sign_ns_ = 0;
     std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
     size_t change_bytes_ = 0;
+    size_t change_bytes_max_;
     TouchedLog touched_;
     Errc refusal_ = Errc::kOk;
     bool has_told_refusal_ = false;

@@ -269,14 +269,38 @@ bool Stream::has_sent_all_of(const PositionSet& positions) const {
            });
 }
 
-void Stream::iteration_closed(size_t table, const AggregatedRows* changed) {
+void Stream::iteration_closed(size_t table, const AggregatedRows& changed) {
     for (Batch& batch : batches_) {
         if (!batch.has_begun) continue;
-        if (batch.is_copy)
-            changed != nullptr ? add_rows(batch, table, *changed)
-                               : add_all_rows(batch, table, true);
+        if (batch.is_copy) add_rows(batch, table, changed);
         add_iterations(batch, table);
         if (!batch.is_copy) batch.again.insert(table);
+    }
+}
+
+void Stream::table_filled(size_t table) {
+    for (Batch& batch : batches_) {
+        if (!batch.has_begun) continue;
+        add_iterations(batch, table);
+        batch.again.insert(table);
+    }
+}
+
+bool Stream::has_filled(size_t table) const noexcept {
+    return std::ranges::all_of(batches_, [&](const Batch& batch) {
+        return !batch.is_copy || !batch.counted_behind ||
+               (!batch.again.contains(table) && batch.walked != table && batch.end &&
+                *batch.end <= applied_);
+    });
+}
+
+void Stream::forget_filled(size_t table) {
+    for (Batch& batch : batches_) {
+        if (!batch.is_copy || !batch.end) continue;
+        batch.again.erase(table);
+        if (batch.walked != table) continue;
+        batch.walked.reset();
+        batch.end = next_index() - 1;
     }
 }
 
@@ -305,21 +329,20 @@ void Stream::add_again() {
         if (batch.is_copy || !batch.end || batch.is_done()) continue;
         if (batch.walked) batch.again.insert(*batch.walked);
         for (const size_t table : std::exchange(batch.again, {}))
-            add_all_rows(batch, table, false);
+            add_all_rows(batch, table);
         batch.walked.reset();
         batch.end = next_index() - 1;
     }
 }
 
-/// `has_more`: they are the beginning of a change.
-void Stream::add_all_rows(const Batch& batch, size_t table, bool has_more) {
+void Stream::add_all_rows(const Batch& batch, size_t table) {
     constexpr size_t kStepBytes = size_t{64} << 10;
     const TableShard& rows = *tables_[table]->rows;
     const size_t row_bytes = rows.pulled_row_bytes() + rows.state_row_bytes() + sizeof(uint64_t);
     const size_t row_count = std::max<size_t>(1, kStepBytes / row_bytes);
     for (KeyCursor cursor; !cursor.at_end;) {
         rows.list(cursor, batch.positions, row_count, listed_);
-        if (listed_.row_count() > 0) add_listed(table, has_more);
+        if (listed_.row_count() > 0) add_listed(table, false);
     }
 }
 
@@ -376,6 +399,7 @@ std::vector<LearnedSegment> Stream::take_complete(uint64_t confirmed) {
     for (Batch& batch : batches_) {
         if (batch.is_reported || !batch.end || *batch.end > applied_) continue;
         if (batch.is_copy) {
+            if (!batch.is_done()) continue;
             if (!batch.counted_behind) {
                 batch.counted_behind = next_index() - 1;
                 batch.counted_state = state_now_;

@@ -134,10 +134,18 @@ public:
     /// The rule has run on these rows of a table, or an iteration has failed. Copies get the rows, as
     /// one change with the iteration. A learner that is to be no copy gets all rows of its segments
     /// once more. (A segment becomes complete with the first time; what comes after that must have
-    /// arrived before it changes hands.) `changed`: null: any rows
-    void iteration_closed(size_t table, const AggregatedRows* changed);
+    /// arrived before it changes hands.)
+    void iteration_closed(size_t table, const AggregatedRows& changed);
     /// The same of one that has changed the rows of a record, or none; it is added with that.
     void iteration_closed(RecordMessage& record);
+
+    /// The table has got many rows at once, and nobody uses it yet. They need no change: learners and
+    /// copies get all its rows once more, in chunks. A segment is not complete before.
+    void table_filled(size_t table);
+    /// Whether copies that are in sync have applied these chunks.
+    [[nodiscard]] bool has_filled(size_t table) const noexcept;
+    /// The table is filled anew later. What takes over other segments need not come behind its chunks.
+    void forget_filled(size_t table);
 
     /// The table is dropped. What was recorded of it is still sent.
     void forget_table(size_t table);
@@ -298,7 +306,7 @@ private:
     [[nodiscard]] bool lend(Queued& record);
     void put_rows_into(Queued& record);
     void give_back(Queued&& record);
-    void add_all_rows(const Batch& batch, size_t table, bool has_more);
+    void add_all_rows(const Batch& batch, size_t table);
     void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);
     void find_positions();
     [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;

@@ -216,7 +216,7 @@ void Streams::record(ShardTable& table, const ExecutedPush& push, const Cause& c
     std::span keys(reinterpret_cast<const uint64_t*>(push.request.keys.data()), h.count);
     if ((h.flags & wire::kKeysKnown) != 0) {
         if (!cause.is_iteration()) return;  // knows() has said that nothing of it is streamed
-        if (!table.rows->find_keys(list.rows, keys_)) return iteration_closed(table, nullptr);
+        table.rows->find_keys(list.rows, keys_);
         keys = keys_;
     }
     StreamedList streamed = parts_of(table, keys);
@@ -275,8 +275,8 @@ void Streams::end_change(Stream& stream, std::span<const PositionRange> segments
     stream.was_changed(state_);
 }
 
-void Streams::iteration_closed(ShardTable& table, const AggregatedRows* changed) {
-    if (changed != nullptr && record_sum(table, *changed)) return;
+void Streams::iteration_closed(ShardTable& table, const AggregatedRows& changed) {
+    if (record_sum(table, changed)) return;
     for (const auto& [learner, stream] : streams_) {
         stream->iteration_closed(table.rows->schema().id, changed);
         stream->was_changed(state_);

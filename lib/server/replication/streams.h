@@ -36,6 +36,8 @@ class Streams {
 public:
     /// Of keys that are remembered for lists that are pushed by their hash, or that sums change again and again.
     static constexpr size_t kListBytesMax = size_t{64} << 20;
+    /// Of a change, which both ends keep until it has arrived as a whole.
+    static constexpr size_t kChangeBytesMax = size_t{8} << 30;
     /// Sums that may come again. Beyond it, all are forgotten.
     static constexpr size_t kSumsMax = size_t{1} << 16;
 
@@ -119,10 +121,26 @@ public:
     void iteration_closes() noexcept { changes(); }
 
     /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
-    void iteration_closed(ShardTable& table, const AggregatedRows* changed);
+    void iteration_closed(ShardTable& table, const AggregatedRows& changed);
 
     /// The same of one that this request alone has changed.
     void iteration_closed(ShardTable& table, const ExecutedPush& only) { record(table, only, {}); }
+
+    /// As Stream::table_filled(), has_filled() and forget_filled().
+    void table_filled(uint32_t table) {
+        for (const auto& [learner, stream] : streams_)
+            stream->table_filled(table);
+    }
+
+    [[nodiscard]] bool has_filled(uint32_t table) const noexcept {
+        return std::ranges::all_of(
+            streams_, [&](const ToLearner& one) { return one.stream->has_filled(table); });
+    }
+
+    void forget_filled(uint32_t table) {
+        for (const auto& [learner, stream] : streams_)
+            stream->forget_filled(table);
+    }
 
     /// The table is dropped.
     void forget_table(uint32_t table) {
