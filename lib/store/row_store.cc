@@ -20,11 +20,11 @@ RowStore::RowStore(Memory& memory, std::span<const std::byte> initial)
 
 Status RowStore::reserve(size_t row_count) {
     const size_t granule_bytes = initial_.size() << shift_;
+    if (capacity() < row_count && is_small() && !grow_small(row_count)) return no_memory(row_count);
     while (capacity() < row_count) {
         const size_t needed = granules_for(row_count);
-        const size_t doubling =
-            std::clamp(capacity() * initial_.size(), kExtentBytesMin, kExtentBytesMax) /
-            granule_bytes;
+        const size_t doubling = std::max<size_t>(
+            1, std::min(capacity() * initial_.size(), kExtentBytesMax) / granule_bytes);
         // If there is no memory to double, try what is needed now.
         if (!(doubling > needed && add_extent(doubling, false)) && !add_extent(needed, true))
             return no_memory(row_count);
@@ -33,9 +33,35 @@ Status RowStore::reserve(size_t row_count) {
 }
 
 Status RowStore::reserve_only(size_t row_count) {
+    if (capacity() >= row_count) return {};
+    if (is_small()) return grow_small_to(row_count) ? Status() : no_memory(row_count);
     const size_t needed = granules_for(row_count);
     if (needed > 0 && !add_extent(needed, true)) return no_memory(row_count);
     return {};
+}
+
+/// Twice as many rows as there are, or what is needed now if that is more, or memory is short.
+bool RowStore::grow_small(size_t row_count) {
+    const size_t first = std::max<size_t>(1, kSmallBytesMin / initial_.size());
+    const size_t doubled = std::min<size_t>(std::max(2 * capacity(), first), rows_per_granule());
+    return (doubled > row_count && grow_small_to(doubled)) || grow_small_to(row_count);
+}
+
+/// Moves the rows to an extent with room for so many; for whole granules, if it is more than one.
+bool RowStore::grow_small_to(size_t row_count) {
+    const size_t granule_rows = rows_per_granule();
+    if (row_count > (~size_t{0} >> 1) / initial_.size() || row_count > kNoRow) return false;
+    const size_t rows =
+        row_count <= granule_rows ? row_count : (row_count + granule_rows - 1) >> shift_ << shift_;
+    Block block(memory_, rows * initial_.size());
+    if (!block) return false;
+    const size_t had = capacity();
+    const std::vector<Extent> before = std::move(extents_);
+    clear();
+    add_extent({0, static_cast<uint32_t>(rows)}, std::move(block));
+    if (!before.empty()) std::memcpy(flat_, before[0].first, had * initial_.size());
+    small_rows_ = rows < granule_rows ? static_cast<uint32_t>(rows) : 0;
+    return true;
 }
 
 Error RowStore::no_memory(size_t row_count) const {
@@ -137,6 +163,7 @@ void RowStore::reset_rows(std::span<const uint32_t> rows) noexcept {
 void RowStore::clear() noexcept {
     extents_.clear();
     granules_.clear();
+    small_rows_ = 0;
     flat_ = nullptr;
     bytes_ = 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RowStore: numbered rows of equal size that never move, and RowView: how a kernel reaches them.
+/// RowStore: numbered rows of equal size, and RowView: how a kernel reaches them.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,26 +35,31 @@ struct RowView {
     [[nodiscard]] uint32_t run(uint32_t row) const noexcept { return mask() + 1 - (row & mask()); }
 };
 
-/// Grows by extents, each as large as all before it together, but at least 2 MiB and at most 16
-/// MiB, so that no push waits long for one; larger if one reserve() needs more. An extent is one
-/// allocation. A table of pointers cuts it into granules of at most 64 KiB (or one row), so that
-/// a row is found with two loads, wherever its extent lies.
+/// Grows by extents, each as large as all before it together, but at most 16 MiB, so that no push
+/// waits long for one; larger if one reserve() needs more. An extent is one allocation. A table of
+/// pointers cuts it into granules of at most 64 KiB (or one row), so that a row is found with two
+/// loads, wherever its extent lies. As long as all rows fit into one granule, they have one small
+/// extent: a job may have thousands of tables of a few keys. A larger one takes its place, and
+/// the rows move there.
 ///
 /// Thread: owning shard
 class RowStore {
 public:
     static constexpr size_t kGranuleBytes = size_t{64} << 10;
-    static constexpr size_t kExtentBytesMin = size_t{2} << 20;  // a huge page
+    static constexpr size_t kSmallBytesMin = 512;
     static constexpr size_t kExtentBytesMax = size_t{16} << 20;
 
     /// `initial` is what a fresh row holds; its size is the row's size.
     RowStore(Memory& memory, std::span<const std::byte> initial);
 
-    /// Makes room for the rows 0..row_count-1. Existing rows stay where they are.
+    /// Makes room for the rows 0..row_count-1. Existing rows stay where they are, unless they are small().
     /// Errors: Errc::kNoMemory; existing rows are unchanged
     [[nodiscard]] Status reserve(size_t row_count);
     /// The same without room for more, in one allocation: for a store that grows seldom.
     [[nodiscard]] Status reserve_only(size_t row_count);
+
+    /// Whether there is room for a part of a granule at most: then the next reserve() may move the rows.
+    [[nodiscard]] bool is_small() const noexcept { return granules_.empty() || small_rows_ != 0; }
 
     /// Makes room for `row_count` rows that lie side by side. No row of their granules may have
     /// room: neither before this call, nor from reserve() after it.
@@ -72,7 +77,9 @@ public:
     void clear() noexcept;
 
     /// One past the last row that ever had room.
-    [[nodiscard]] size_t capacity() const noexcept { return granules_.size() << shift_; }
+    [[nodiscard]] size_t capacity() const noexcept {
+        return small_rows_ != 0 ? small_rows_ : granules_.size() << shift_;
+    }
 
     [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
 
@@ -110,6 +117,8 @@ private:
         std::shared_ptr<Block> block;
     };
 
+    [[nodiscard]] bool grow_small(size_t row_count);
+    [[nodiscard]] bool grow_small_to(size_t row_count);
     [[nodiscard]] bool add_extent(size_t granule_count, bool is_needed);
     void add_extent(Run run, Block block);
 
@@ -128,6 +137,7 @@ private:
     uint32_t shift_;
     std::vector<Extent> extents_;
     std::vector<std::byte*> granules_;
+    uint32_t small_rows_ = 0;    // that have room in the only granule; 0: all that it has
     std::byte* flat_ = nullptr;  // row 0, if all rows lie side by side with it
     size_t bytes_ = 0;
 };

@@ -169,6 +169,7 @@ void SparseStore::drop_outside(KeyCursor& cursor, const PositionSet& kept,
 }
 
 void SparseStore::give_back_extents() {
+    if (rows_.is_small()) return;
     for (const RowStore::Run run : rows_.runs()) {
         if (size_t{run.first_row} + run.row_count > index_.next_row()) continue;
         if (!free_.has_run(run.first_row, run.row_count)) continue;

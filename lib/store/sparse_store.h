@@ -19,7 +19,7 @@
 
 namespace weir {
 
-/// A row is `width` values, then their rule state, and never moves. Rows are numbered in the
+/// A row is `width` values, then their rule state, and keeps its number. Rows are numbered in the
 /// order in which their keys came, but the numbers of dropped rows are used first.
 ///
 /// Thread: owning shard

@@ -53,8 +53,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       owns_all_(owned.is_whole_ring()),
       served_(owned),
       lists_(lists),
-      aggregates_(schema.window()),
-      block_(kBlockKeys) {}
+      aggregates_(schema.window()) {}
 
 Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                               std::optional<uint64_t> secret_seed) {
@@ -194,12 +193,19 @@ Result<std::span<const std::byte>> TableShard::state(KeyRange keys) const {
 
 // Key lists.
 
+/// Grows to a whole block with the lists of the table: there may be thousands of tables with short ones.
+std::span<const uint64_t> TableShard::copy_block(std::span<const uint64_t> keys) {
+    if (block_.size() < keys.size())
+        block_.resize(std::min(kBlockKeys, std::max(keys.size(), 2 * block_.size())));
+    std::memcpy(block_.data(), keys.data(), keys.size_bytes());
+    return std::span<const uint64_t>(block_).first(keys.size());
+}
+
 Result<std::span<const uint64_t>> TableShard::read_block(std::span<const uint64_t> keys,
                                                          size_t begin, For use) {
     const size_t count = std::min(kBlockKeys, keys.size() - begin);
     const uint64_t before = begin == 0 ? 0 : block_.back();  // only the last block is not full
-    std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
-    const auto block = std::span<const uint64_t>(block_).first(count);
+    const std::span<const uint64_t> block = copy_block(keys.subspan(begin, count));
     if ((begin != 0 && block.front() <= before) || !is_sorted_unique(block)) {
         return refused(Errc::kInvalidArgument,
                        fmt::format("the key list is not strictly ascending between index {} and {}",

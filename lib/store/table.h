@@ -267,6 +267,7 @@ private:
                                          std::span<uint32_t> rows, bool remember);
     [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
                                                std::span<uint32_t> rows);
+    [[nodiscard]] std::span<const uint64_t> copy_block(std::span<const uint64_t> keys);
     [[nodiscard]] Result<std::span<const uint64_t>> read_block(std::span<const uint64_t> keys,
                                                                size_t begin, For use);
     [[nodiscard]] Result<ListId> read_list(std::span<const uint64_t> keys, For use);

@@ -172,8 +172,7 @@ Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byt
     WEIR_TRY(check_taken(keys.size(), values, state));
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
         const size_t count = std::min(kBlockKeys, keys.size() - begin);
-        std::memcpy(block_.data(), keys.data() + begin, count * sizeof(uint64_t));
-        const auto block = std::span<const uint64_t>(block_).first(count);
+        const std::span<const uint64_t> block = copy_block(keys.subspan(begin, count));
         WEIR_TRY(check_held(block));
         if (scratch_rows_.size() < count) scratch_rows_.resize(count);
         const std::span rows(scratch_rows_.data(), count);

@@ -95,11 +95,12 @@ TEST_SUITE("memory_with_caches") {
         const std::vector<float> ones(keys.size(), 1.0F);
         const auto bytes = std::as_bytes(std::span(ones));
         store.fill(*table, 2000);
+        const RowList rows = *table->rows_for_push(keys);
+        REQUIRE(rows.remembered != nullptr);
         const size_t count = store.lists.list_count();
         REQUIRE(count > 1000);
         // The list of a push stays while the aggregate makes room for its accumulators, also if
         // all others have to go.
-        const RowList rows = *table->known_rows(list_id(keys));
         store.heap.set_limit(store.heap.bytes_in_use());
         REQUIRE(table->push_aggregate(1, rows, bytes));
         CHECK(table->known_rows(list_id(keys)).has_value());

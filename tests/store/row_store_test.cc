@@ -16,6 +16,33 @@
 TEST_SUITE("row_store") {
     using namespace weir;
 
+    TEST_CASE(
+        "while its rows fit into a granule a store grows in small steps, and keeps what is there") {
+        for (const size_t bytes : {size_t{4}, size_t{100}, size_t{3000}}) {
+            CAPTURE(bytes);
+            std::vector<std::byte> initial(bytes, std::byte{7});
+            HeapMemory memory;
+            RowStore store(memory, initial);
+            bool right = true;
+            for (uint32_t row = 0; row * bytes < RowStore::kGranuleBytes; ++row) {
+                REQUIRE(store.reserve(row + 1));
+                right &= memory.bytes_in_use() <=
+                         std::max<size_t>(RowStore::kSmallBytesMin, 2 * (row + 1) * bytes);
+                right &= std::memcmp(store.view().at(row), initial.data(), bytes) == 0;
+                std::memcpy(store.view().at(row), &row, sizeof row);
+            }
+            const auto rows = static_cast<uint32_t>(store.capacity());
+            REQUIRE(store.reserve(5 * rows + 1));
+            for (uint32_t row = 0; row * bytes < RowStore::kGranuleBytes; ++row)
+                right &= std::memcmp(store.view().at(row), &row, sizeof row) == 0;
+            right &= std::memcmp(store.view().at(5 * rows), initial.data(), bytes) == 0;
+            CHECK(right);
+            CHECK_FALSE(store.is_small());
+            store.clear();
+            CHECK(memory.bytes_in_use() == 0);
+        }
+    }
+
     TEST_CASE("rows stay where they are and hold the initial values while the store grows") {
         for (const size_t bytes :
              {size_t{4}, size_t{12}, size_t{100}, size_t{65'536}, size_t{100'000}}) {
@@ -25,7 +52,8 @@ TEST_SUITE("row_store") {
             HeapMemory memory;
             RowStore store(memory, initial);
             std::vector<std::byte*> places;
-            for (size_t rows = 1; rows * bytes < size_t{20} << 20; rows = rows * 3 + 1) {
+            for (size_t rows = store.rows_per_granule(); rows * bytes < size_t{20} << 20;
+                 rows = rows * 3 + 1) {
                 REQUIRE(store.reserve(rows));
                 for (size_t row = places.size(); row < rows; ++row)
                     places.push_back(store.view().at(static_cast<uint32_t>(row)));

@@ -3,16 +3,43 @@
 /// Tables that run out of memory, and the memory of their open iterations.
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "lib/store/table.h"
+#include "tests/heap_bytes.h"
 #include "tests/store/made_table.h"
 
 TEST_SUITE("table_memory") {
     using namespace weir;
+
+    TEST_CASE("a sparse table of a few keys takes a few KiB, sums of open iterations included") {
+        HeapMemory memory;
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        KeyListCache lists(memory, 0);
+        constexpr size_t kTables = 200;
+        std::vector<std::unique_ptr<TableShard>> tables;
+        const size_t before = testing::heap_bytes();
+        for (uint32_t i = 0; i < kTables; ++i) {
+            TableSchema schema{.id = i, .name = "t", .layout = Layout::kSparse, .max_delay = 1};
+            tables.push_back(
+                *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists));
+        }
+        CHECK(memory.bytes_in_use() == 0);  // as long as they are empty
+        const std::vector<uint64_t> keys = numbers(3);
+        const std::vector<float> ones(3, 1.0F);
+        for (const auto& table : tables) {
+            const RowList rows = *table->rows_for_push(keys);
+            REQUIRE(table->push(rows, std::as_bytes(std::span(ones))));
+            for (const uint64_t iteration : {1, 2})
+                REQUIRE(table->push_aggregate(iteration, rows, std::as_bytes(std::span(ones))));
+        }
+        CHECK(memory.bytes_in_use() / kTables <= 4096);
+        CHECK((testing::heap_bytes() - before) / kTables <= 8192);  // with what is in `memory`
+    }
 
     TEST_CASE("when memory ends, pushes of new keys fail and every value stays readable") {
         HeapMemory memory(1 << 20);

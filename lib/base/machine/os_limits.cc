@@ -52,6 +52,10 @@ struct CgroupFiles {
     std::string_view reclaimable;  ///< in memory.stat: file pages that count as used
 };
 
+/// Of a group's limit: for what is not asked for beforehand, such as the heap.
+constexpr uint64_t kLeftOverPart = 16;
+constexpr uint64_t kLeftOverBytesMax = 64 * kMiB;
+
 /// The least of limit minus use over the groups from `folder` up to `top`; kUnlimited if none has
 /// a limit.
 uint64_t cgroup_room(const std::string& top, std::string folder, const CgroupFiles& files) {
@@ -64,7 +68,8 @@ uint64_t cgroup_room(const std::string& top, std::string folder, const CgroupFil
             const std::string stat = read_sys_text(here + "/memory.stat").value_or("");
             const uint64_t cached = sys_field(stat, files.reclaimable).value_or(0);
             const uint64_t used = *usage - std::min(*usage, cached);
-            room = std::min(room, *limit - std::min(*limit, used));
+            const uint64_t left_over = std::min(*limit / kLeftOverPart, kLeftOverBytesMax);
+            room = std::min(room, *limit - std::min(*limit, used + left_over));
         }
         const size_t slash = folder.find_last_of('/');
         if (folder.empty() || slash == std::string::npos) return room;

@@ -42,7 +42,8 @@ struct OpenFilesLimit {
 [[nodiscard]] uint64_t machine_memory_bytes(std::string_view root = "");
 
 /// Memory that can be taken without swapping: the machine's, or less where a control group of
-/// this process leaves less. `root` as above.
+/// this process leaves less. Of a control group's limit a sixteenth, 64 MiB at most, is left over: at
+/// the limit the kernel ends the process, for whatever page it touches next. `root` as above.
 [[nodiscard]] uint64_t available_memory_bytes(std::string_view root = "");
 
 /// Free space of /dev/shm; 0 if there is none. Other programs' shared memory needs it; Weir's is

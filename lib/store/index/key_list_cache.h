@@ -16,7 +16,7 @@
 
 namespace weir {
 
-/// Rows by table and list; the least recently used are forgotten first. Rows never move, so an
+/// Rows by table and list; the least recently used are forgotten first. Rows keep their numbers, so an
 /// entry is right until rows of it are dropped, or change their role. Each entry notes which
 /// positions it touches, and is forgotten when one of them is given up: so whoever finds a list
 /// need not look whether its keys are still held. A list with keys that have no row yet is not

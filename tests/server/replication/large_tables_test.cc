@@ -11,13 +11,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <malloc.h>
 
 #include "tests/cluster/checkpoint_folder.h"
 #include "tests/cluster/equal_copies.h"
 #include "tests/cluster/sim_cluster.h"
+#include "tests/heap_bytes.h"
 #include "tests/log_lines.h"
-#include "tests/sanitizers.h"
 
 namespace weir::test {
 namespace {
@@ -47,21 +46,14 @@ SimShape shape_of(uint32_t servers, uint32_t replicas) {
     return shape;
 }
 
-/// What is allocated on the heap: the cluster's pools are mapped. 0 if a sanitizer has the heap.
-size_t heap_bytes() {
-    if (testing::kHasSanitizer) return 0;
-    const struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
-}
-
 /// Runs until `over`. Returns how much more than now was on the heap at any instant.
 template <class Over>
 size_t heap_growth_until(SimCluster& cluster, Over&& over) {
-    const size_t before = heap_bytes();
+    const size_t before = testing::heap_bytes();
     size_t most = before;
     size_t turn = 0;
     REQUIRE(cluster.run_until([&] {
-        if (turn++ % 16 == 0) most = std::max(most, heap_bytes());
+        if (turn++ % 16 == 0) most = std::max(most, testing::heap_bytes());
         return over();
     }));
     return most - before;
