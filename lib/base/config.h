@@ -156,8 +156,9 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
          "side channel of verbs; each further one takes the next port; where both are in "
          "use, tcp begins 1000 above; 0: any free ports"},
     {.name = "WEIR_BIND",
-     .meaning =
-         "address to listen on and to give to other ranks; default: that of the default route"},
+     .meaning = "where to listen and to be reached by other ranks: an address of this host, the "
+                "name of an interface, or a network such as 10.1.0.0/16, which may be the same on "
+                "all hosts; default: the address at which the ranks meet"},
     {.name = "WEIR_CONNECT",
      .kind = VariableKind::kChoice,
      .default_value = "tcp",

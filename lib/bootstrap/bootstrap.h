@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/config.h"
 #include "lib/base/result.h"
+#include "transport/net/socket_address.h"
 
 namespace weir {
 
@@ -54,6 +55,10 @@ public:
     /// Tells the launcher that this rank is finished, so that its later death does not end the
     /// job. Call nothing else afterwards.
     virtual Status finish() = 0;
+
+    /// The address of this host on the way by which ranks of other hosts came to this one, or this
+    /// one to them; after an exchange(). Unset: not known.
+    [[nodiscard]] virtual transport::SocketAddress met_at() const { return {}; }
 
     /// finish(), but where other processes can look for the job later, they find `contact` there
     /// as long as the returned object lives and is polled. Elsewhere it returns nullptr.

@@ -12,7 +12,7 @@
 #include "lib/base/machine/os_limits.h"
 #include "lib/store/memory_with_caches.h"
 #include "transport/multi/multi.h"
-#include "transport/net/socket_address.h"
+#include "transport/net/own_address.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 #include "weir_features.h"
@@ -151,16 +151,14 @@ private:
     uint64_t registered_bytes_ = 0;
 };
 
-/// WEIR_BIND, or "".
-/// Errors: kInvalidArgument if it is no address
+/// The address that WEIR_BIND means, or "".
+/// Errors: kInvalidArgument if it means none of this machine
 Result<std::string> bind_address(const Config& config) {
-    std::string address(config.text("WEIR_BIND"));
-    if (address.empty() || transport::SocketAddress::parse_host(address, 0)) return address;
-    return Error(
-        Errc::kInvalidArgument,
-        fmt::format("WEIR_BIND is '{}', which is not an IP address: set it to one of those "
-                    "that `ip address` lists, or unset it",
-                    address.substr(0, 80)));
+    const std::string_view wanted = config.text("WEIR_BIND");
+    if (wanted.empty()) return std::string();
+    const Result<transport::SocketAddress> found = transport::find_own_address(wanted);
+    if (found) return found->host();
+    return Error(found.code(), fmt::format("WEIR_BIND is {}", found.error().text()));
 }
 
 /// What keeps verbs from being used, where WEIR_TRANSPORT asks for no other transport.
@@ -204,8 +202,10 @@ Result<std::unique_ptr<Device>> open_verbs(const Config&, const transport::Secre
 
 /// `first_port_offset`: what is added to WEIR_PORT.
 Result<std::unique_ptr<Device>> open_tcp(const Config& config, const transport::Secret& secret,
-                                         uint16_t first_port_offset) {
+                                         uint16_t first_port_offset,
+                                         const transport::SocketAddress& reached_at) {
     transport::tcp::DeviceOptions options;
+    options.reached_at = reached_at;
     WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
     options.handshake_ms_max = static_cast<uint32_t>(join_timeout_s * 1000);
     options.secret = secret;
@@ -231,7 +231,8 @@ Result<transport::EndpointOptions> endpoint_options(const Config& config) {
 }
 
 Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
-                                               const transport::Secret& secret, bool others) {
+                                               const transport::Secret& secret, bool others,
+                                               const transport::SocketAddress& reached_at) {
     std::shared_ptr<Devices> devices(new Devices());
     WEIR_ASSIGN(const std::string wanted, config.choice("WEIR_TRANSPORT"));
     const bool any = wanted == "auto";
@@ -258,7 +259,7 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
     }
     if (wanted == "tcp" || (any && others)) {
         WEIR_ASSIGN(std::unique_ptr<Device> tcp,
-                    open_tcp(config, secret, has_verbs ? kTcpPortsAbove : 0));
+                    open_tcp(config, secret, has_verbs ? kTcpPortsAbove : 0, reached_at));
         children.push_back(std::move(tcp));
     }
     for (const std::unique_ptr<Device>& child : children) {

@@ -14,6 +14,7 @@
 #include "lib/store/memory.h"
 #include "lib/worker/client_state.h"
 #include "transport/net/secret.h"
+#include "transport/net/socket_address.h"
 #include "transport/pool/memory_pool.h"
 #include "transport/transport.h"
 
@@ -28,10 +29,13 @@ class Devices {
 public:
     /// Opens the transports that WEIR_TRANSPORT allows and this machine has; verbs and tcp by
     /// default only if there are or may be `others`, processes of the same job. Connecting to a peer may take up to WEIR_JOIN_TIMEOUT_S.
+    /// `reached_at`: the address of this host that tcp gives to others, unless WEIR_BIND says which;
+    /// unset: that of the default route.
+    /// Errors: kInvalidArgument naming WEIR_BIND
     /// Errors: kUnavailable: a transport that was asked for by name cannot be used, and why
-    [[nodiscard]] static Result<std::shared_ptr<Devices>> open(const Config& config,
-                                                               const transport::Secret& secret,
-                                                               bool others);
+    [[nodiscard]] static Result<std::shared_ptr<Devices>> open(
+        const Config& config, const transport::Secret& secret, bool others,
+        const transport::SocketAddress& reached_at = {});
     ~Devices();
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;

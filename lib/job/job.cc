@@ -17,6 +17,7 @@
 #include "lib/bootstrap/find_contact.h"
 #include "lib/bootstrap/identity.h"
 #include "lib/bootstrap/rendezvous/rendezvous.h"
+#include "lib/bootstrap/reached_at.h"
 #include "lib/job/devices.h"
 #include "lib/job/host_spread.h"
 #include "lib/job/host_threads.h"
@@ -153,9 +154,11 @@ Status Job::Part::start() {
     }
     const bool others_may_join =
         !options_.contact_file.empty() || !config_.text("WEIR_RENDEZVOUS").empty();
-    WEIR_ASSIGN(devices_,
-                Devices::open(config_, identity.secret, bootstrap->size() > 1 || others_may_join));
+    WEIR_ASSIGN(const transport::SocketAddress reached_at, address_for_others(*bootstrap));
+    WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret,
+                                        bootstrap->size() > 1 || others_may_join, reached_at));
     roles_.shape.transports = devices_->names();
+    WEIR_TRY(publish_addresses(*bootstrap));
     runtime_ = std::make_unique<Runtime>(idle_);
     WEIR_TRY(threads_.find_ranks(*bootstrap));
     WEIR_ASSIGN(roles_.shape.server_cpus, threads_.cpus_of_rank_0(*bootstrap));
@@ -253,11 +256,12 @@ Status Job::Part::join(const JoinOptions& how) {
     roles_.shape.launcher = "join";
     WEIR_TRY(check_thread_count(options_, roles_));
     WEIR_ASSIGN(idle_, idle_options(config_));
-    WEIR_ASSIGN(devices_, Devices::open(config_, contact.secret, true));
+    WEIR_ASSIGN(const std::vector<ManagerPlace> managers, Managers::split(contact.manager_address));
+    WEIR_ASSIGN(devices_, Devices::open(config_, contact.secret, true,
+                                        address_towards(managers.front().address)));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
     joiner_ = make_unique_number();
-    WEIR_ASSIGN(const std::vector<ManagerPlace> managers, Managers::split(contact.manager_address));
     set_managers(managers);
     has_iterations_ = how.has_iterations;
     if (how.shards != 0)

@@ -11,6 +11,7 @@
 #include "lib/node/lost_ranges.h"
 #include "lib/node/manager_names.h"
 #include "lib/worker/client_core.h"
+#include "transport/net/own_address.h"
 
 namespace weir {
 
@@ -142,8 +143,8 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
         if (peer.connection != connection || !is_connected) continue;
         if (peer.fault != Errc::kOk) why = peer.fault;
         // A device that gives up connecting reports no more than kDeadline.
-        const bool never_came =
-            peer.state == Peer::State::kConnecting && peer.hello == 0 && why == Errc::kDeadline;
+        const bool is_new = peer.state == Peer::State::kConnecting && peer.hello == 0;
+        const bool never_came = is_new && why == Errc::kDeadline;
         if (memory_in_doubt) {
             requests_.for_each([&](uint64_t, Request& request) {
                 if (request.peer == i && request.state == Request::State::kSent)
@@ -151,8 +152,15 @@ void ClientCore::closed(ConnectionId connection, Errc why, bool memory_in_doubt)
             });
         }
         const Status lost =
-            never_came
-                ? no_answer_from(peer.name)
+            never_came ? no_answer_from(peer.name)
+            : is_new && why == Errc::kPeerLost
+                ? Error(why, fmt::format("{} cannot be reached; check that it runs; {}", peer.name,
+                                         transport::kBindAdvice))
+            : peer.is_closing && peers_.back().state == Peer::State::kLost
+                ? Error(Errc::kPeerLost,
+                        fmt::format("the connection to {} was closed for a call whose deadline "
+                                    "had come{}",
+                                    peer.name, memory_in_doubt ? kMemoryNotReleased : ""))
                 : Error(Errc::kPeerLost, fmt::format("{} is gone{}{}", peer.name, how_it_went(why),
                                                      memory_in_doubt ? kMemoryNotReleased : ""));
         const bool is_leaving = next_view_ && i != manager() && next_view_->shard(i) == nullptr;
@@ -354,8 +362,8 @@ void ClientCore::leave_shards() {
 
 Error ClientCore::no_answer_from(std::string_view whom) const {
     return {Errc::kDeadline,
-            fmt::format("no answer from {} within {} s; check that it runs and can be reached",
-                        whom, (clock_.now_ns() - started_ns_) / kSecond)};
+            fmt::format("no answer from {} within {} s; check that it runs and can be reached; {}",
+                        whom, (clock_.now_ns() - started_ns_) / kSecond, transport::kBindAdvice)};
 }
 
 }  // namespace weir

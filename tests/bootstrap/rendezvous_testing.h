@@ -113,7 +113,7 @@ public:
     OtherProgram() {
         auto listener = tcp_listen({"127.0.0.1", 0});
         REQUIRE(listener);
-        listener_ = std::move(*listener);
+        listener_ = std::move(listener->front());
         thread_ = std::thread([this] {
             while (!accepted_)
                 accepted_ = Descriptor(::accept(listener_.get(), nullptr, nullptr));

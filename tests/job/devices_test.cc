@@ -62,9 +62,17 @@ TEST_SUITE("devices") {
                 listen(transport, "203.0.113.9") ==
                 "WEIR_BIND is 203.0.113.9, which is not an address of this machine: set it to one "
                 "of those that `ip address` lists, or unset it");
-            CHECK(listen(transport, "foo") ==
-                  "WEIR_BIND is 'foo', which is not an IP address: set it to one of those that "
-                  "`ip address` lists, or unset it");
+            CHECK(listen(transport, "foo")
+                      .starts_with("WEIR_BIND is 'foo', which is not an address, and no interface "
+                                   "with one that is "
+                                   "up: set it to an address of this machine, the name of an "
+                                   "interface, or a network "
+                                   "such as 10.1.0.0/16, or unset it; this machine has "));
+            CHECK(listen(transport, "203.0.113.0/24")
+                      .starts_with("WEIR_BIND is '203.0.113.0/24', a network in which this machine "
+                                   "has no address: "));
+            CHECK(listen(transport, "lo") == "it listens");
+            CHECK(listen(transport, "127.0.0.0/8") == "it listens");
             CHECK(listen(transport, "127.0.0.1") == "it listens");
         }
         CHECK(listen("shm", "203.0.113.9") == "it listens");  // where nothing listens there

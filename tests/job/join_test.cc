@@ -31,7 +31,7 @@ namespace {
 std::string free_address() {
     const auto listener = boot::tcp_listen({"127.0.0.1", 0});
     REQUIRE(listener);
-    return fmt::format("127.0.0.1:{}", boot::tcp_port(*listener));
+    return fmt::format("127.0.0.1:{}", boot::tcp_port(listener->front()));
 }
 
 /// A secret file that is removed.

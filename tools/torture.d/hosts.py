@@ -59,6 +59,15 @@ class Hosts:
         done = ip(*words)
         assert done.returncode == 0, (words, done.stderr)
 
+    def add_side_network(self, name, interface, address, is_default=False):
+        """Another network of a host, to which nothing else is joined: packets that go there get lost."""
+        self.do("-n", name, "link", "add", interface, "type", "veth", "peer", "name", f"{interface}-end")
+        for link in (interface, f"{interface}-end"):
+            self.do("-n", name, "link", "set", link, "up")
+        self.do("-n", name, "address", "add", address, "dev", interface)
+        if is_default:
+            self.do("-n", name, "route", "add", "default", "dev", interface)
+
     @staticmethod
     def address(i):
         return f"10.99.0.{i + 1}"

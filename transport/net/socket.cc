@@ -23,6 +23,8 @@ Result<Descriptor> listen_on(const SocketAddress& address) {
     Descriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return Error(Errc::kIo, "cannot make a TCP socket (see `ulimit -n`)", errno);
     set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    // On :: it listens for IPv4, too, whatever the default of this machine is.
+    if (address.family() == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (::bind(fd.get(), address.raw(), address.raw_bytes()) != 0 ||
         ::listen(fd.get(), kBacklog) != 0) {
         const int code = errno;
@@ -75,7 +77,11 @@ int Socket::failure() const noexcept {
     int code = 0;
     socklen_t bytes = sizeof(code);
     if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &code, &bytes) != 0) return errno;
-    return code;
+    if (code != 0) return code;
+    // Who connects to a port of its own host to which nobody listens may get that port itself.
+    const SocketAddress own = SocketAddress::own(fd());
+    const SocketAddress peer = SocketAddress::peer(fd());
+    return own.same_host(peer) && own.port() == peer.port() ? ECONNREFUSED : 0;
 }
 
 std::optional<size_t> Socket::send_some(std::span<const std::byte> bytes) const {

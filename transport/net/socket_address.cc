@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/net/socket_address.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <arpa/inet.h>
@@ -65,6 +66,7 @@ SocketAddress SocketAddress::own(int fd) {
     SocketAddress address;
     socklen_t bytes = sizeof(address.storage_);
     if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage_), &bytes) != 0) return {};
+    address.unmap();
     return address;
 }
 
@@ -72,7 +74,18 @@ SocketAddress SocketAddress::peer(int fd) {
     SocketAddress address;
     socklen_t bytes = sizeof(address.storage_);
     if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage_), &bytes) != 0) return {};
+    address.unmap();
     return address;
+}
+
+void SocketAddress::unmap() noexcept {
+    if (family() != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&as_v6(storage_).sin6_addr)) return;
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = as_v6(storage_).sin6_port;
+    std::memcpy(&v4.sin_addr, bytes().last(sizeof(v4.sin_addr)).data(), sizeof(v4.sin_addr));
+    storage_ = {};
+    std::memcpy(&storage_, &v4, sizeof(v4));
 }
 
 uint16_t SocketAddress::port() const noexcept {
@@ -95,6 +108,20 @@ bool SocketAddress::is_any() const noexcept {
 bool SocketAddress::is_loopback() const noexcept {
     if (family() != AF_INET6) return ntohl(as_v4(storage_).sin_addr.s_addr) >> 24 == 127;
     return IN6_IS_ADDR_LOOPBACK(&as_v6(storage_).sin6_addr);
+}
+
+bool SocketAddress::is_link_local() const noexcept {
+    return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&as_v6(storage_).sin6_addr);
+}
+
+bool SocketAddress::same_host(const SocketAddress& other) const noexcept {
+    return family() == other.family() && std::ranges::equal(bytes(), other.bytes());
+}
+
+std::span<const uint8_t> SocketAddress::bytes() const noexcept {
+    if (family() == AF_INET6) return as_v6(storage_).sin6_addr.s6_addr;
+    const auto* const v4 = reinterpret_cast<const uint8_t*>(&as_v4(storage_).sin_addr);
+    return {v4, sizeof(in_addr)};
 }
 
 std::string SocketAddress::host() const {

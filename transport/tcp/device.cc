@@ -10,11 +10,15 @@
 namespace weir::transport::tcp {
 
 Result<std::unique_ptr<Device>> make_device(const DeviceOptions& options) {
+    const SocketAddress reached_at =
+        options.reached_at.family() != 0 ? options.reached_at : own_address();
+    // Of the family that peers get.
+    const char* const all = reached_at.family() == AF_INET6 ? "::" : "0.0.0.0";
     const bool any = options.bind_address.empty();
     WEIR_ASSIGN(const SocketAddress bind_to,
-                SocketAddress::parse_host(any ? "0.0.0.0" : options.bind_address, 0));
-    const SocketAddress reached_at = bind_to.is_any() ? own_address() : bind_to;
-    return std::unique_ptr<Device>(std::make_unique<TcpDevice>(options, bind_to, reached_at));
+                SocketAddress::parse_host(any ? all : options.bind_address, 0));
+    return std::unique_ptr<Device>(
+        std::make_unique<TcpDevice>(options, bind_to, bind_to.is_any() ? reached_at : bind_to));
 }
 
 Result<RegionId> TcpDevice::register_memory(const MemoryBlock& block, Access access) {

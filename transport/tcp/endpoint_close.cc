@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "transport/net/own_address.h"
 #include "transport/tcp/endpoint.h"
 #include "transport/tcp/limits.h"
 
@@ -136,8 +137,10 @@ void TcpEndpoint::check_deadlines() {
         if (c.is_coming()) {
             if (c.side == Side::kAccepting) ++counters_.refused;
             fail(c, Errc::kDeadline,
-                 "the handshake took longer than it may; see whether the other process is "
-                 "overloaded or stopped");
+                 c.state == State::kDialing
+                     ? fmt::format("it did not answer in time; {}", kBindAdvice)
+                     : std::string("the handshake took longer than it may; see whether the other "
+                                   "process is overloaded or stopped"));
         } else {
             take_end(c);
         }

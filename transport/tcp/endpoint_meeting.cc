@@ -10,6 +10,7 @@
 #include "lib/base/byte_codec.h"
 #include "lib/base/log.h"
 #include "transport/address_parts.h"
+#include "transport/net/own_address.h"
 #include "transport/tcp/endpoint.h"
 #include "transport/tcp/limits.h"
 
@@ -86,8 +87,8 @@ void TcpEndpoint::dial(TcpConnection& c) {
 void TcpEndpoint::meet(TcpConnection& c) {
     if (c.state == State::kDialing) {
         if (const int code = c.socket.failure(); code != 0) {
-            return fail(c, Errc::kPeerLost,
-                        Error(Errc::kPeerLost, "cannot connect", code).message());
+            const Error error(Errc::kPeerLost, "cannot connect", code);
+            return fail(c, error.code(), fmt::format("{}; {}", error.message(), kBindAdvice));
         }
         enter(c, State::kMeeting);
     }

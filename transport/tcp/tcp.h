@@ -19,13 +19,15 @@
 #include "lib/base/result.h"
 #include "transport/net/half_open.h"
 #include "transport/net/secret.h"
+#include "transport/net/socket_address.h"
 #include "transport/transport.h"
 
 namespace weir::transport::tcp {
 
 struct DeviceOptions {
     Secret secret{};               ///< of the job; the same on both sides
-    std::string bind_address;      ///< empty: all addresses; peers get the one of the default route
+    std::string bind_address;      ///< empty: all addresses; peers get reached_at
+    SocketAddress reached_at;      ///< of this machine; unset: that of the default route
     uint16_t port = 0;             ///< the first endpoint's, +1 for each later one; 0: any
     const Clock* clock = nullptr;  ///< nullptr: the machine's; outlives the device
 

@@ -10,8 +10,10 @@
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
-#include <ifaddrs.h>
 #include <net/if.h>
+
+#include "lib/base/log.h"
+#include "transport/net/own_address.h"
 
 namespace weir::transport::verbs {
 
@@ -65,26 +67,14 @@ Result<ibv_gid_entry> choose_gid(const Hardware& hardware, int index) {
                              hardware.is_ethernet() ? "RoCE v2" : "InfiniBand"));
 }
 
-/// The first address of a network interface, IPv4 if it has one.
+/// An address of a network interface, IPv4 if it has one.
 Result<SocketAddress> address_of(const std::string& interface) {
-    ifaddrs* list = nullptr;
-    if (::getifaddrs(&list) != 0) {
-        return Error(Errc::kIo, "cannot list this machine's network addresses", errno);
-    }
-    SocketAddress found;
-    for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-        if (one->ifa_addr == nullptr || interface != one->ifa_name) continue;
-        const int family = one->ifa_addr->sa_family;
-        if (family == AF_INET || (family == AF_INET6 && found.family() == 0)) {
-            found = SocketAddress::from(one->ifa_addr);
-            found.set_port(0);
-        }
-        if (family == AF_INET) break;
-    }
-    ::freeifaddrs(list);
-    if (found.family() != 0) return found;
+    Result<SocketAddress> found = find_own_address(interface);
+    if (found) return found;
     return Error(Errc::kUnavailable,
-                 fmt::format("network interface {} has no IP address; give it one", interface));
+                 fmt::format("network interface {} is down, or has no IP address: give it one, or "
+                             "set WEIR_BIND to an address at which other hosts reach this one",
+                             interface));
 }
 
 /// The address at which other hosts reach this device: the GID itself, or an address of its
@@ -107,9 +97,11 @@ Result<SocketAddress> local_address(const Hardware& hardware) {
     for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
         if (auto address = address_of(entry.path().filename().string())) return address;
     }
-    return Error(Errc::kUnavailable,
-                 fmt::format("cannot tell which IP address leads to {}: set the address to bind to",
-                             hardware.name));
+    return Error(
+        Errc::kUnavailable,
+        fmt::format("cannot tell which IP address leads to {}: set WEIR_BIND to an address "
+                    "at which other hosts reach this one",
+                    hardware.name));
 }
 
 Status choose_port(Hardware& hardware, uint8_t wanted) {

@@ -22,6 +22,12 @@ Status RendezvousCall::connect(RendezvousHello hello, uint64_t deadline_ns) {
     return done;
 }
 
+transport::SocketAddress RendezvousCall::own_address() const {
+    transport::SocketAddress own = link_->own_address();
+    own.set_port(0);
+    return own.is_loopback() || own.is_link_local() ? transport::SocketAddress() : own;
+}
+
 Status RendezvousCall::shake_hands(const RendezvousHello& hello, uint64_t deadline_ns) {
     Handshake& handshake = link_->handshake();
     while (!handshake.is_open()) {

@@ -26,6 +26,9 @@ public:
 
     [[nodiscard]] bool is_connected() const noexcept { return link_.has_value(); }
 
+    /// This host's address on the way to rank 0, while it is connected. Unset: that is this host.
+    [[nodiscard]] transport::SocketAddress own_address() const;
+
     void close() noexcept { link_.reset(); }
 
     /// To be sent with the next receive().

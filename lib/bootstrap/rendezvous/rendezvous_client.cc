@@ -49,7 +49,10 @@ Status RendezvousClient::join(uint64_t deadline_ns) {
     const RendezvousHello hello{.rank = options_.rank, .size = options_.size};
     for (;;) {
         Status status = call_.connect(hello, deadline_ns);
-        if (status) return {};
+        if (status) {
+            met_at_ = call_.own_address();
+            return {};
+        }
         // rank 0 does not listen yet or closed the connection: it may still be starting
         if (status.code() != Errc::kPeerLost && status.code() != Errc::kNotFound &&
             status.code() != Errc::kDeadline) {

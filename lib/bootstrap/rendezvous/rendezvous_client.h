@@ -31,6 +31,8 @@ public:
     Result<std::string> get(uint32_t rank, std::string_view key) override;
     Status finish() override;
 
+    [[nodiscard]] transport::SocketAddress met_at() const override { return met_at_; }
+
 private:
     /// Connects and greets until rank 0 admits or refuses this rank, or the deadline has passed.
     [[nodiscard]] Status join(uint64_t deadline_ns);
@@ -42,6 +44,7 @@ private:
     RendezvousCall call_;
     std::vector<std::pair<std::string, std::string>> entries_;  // not yet sent
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
+    transport::SocketAddress met_at_;
     uint32_t round_ = 1;
     bool over_ = false;  // failed or finished
 };

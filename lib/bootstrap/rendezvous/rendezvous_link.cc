@@ -13,7 +13,8 @@ using transport::SocketAddress;
 RendezvousLink::RendezvousLink(Socket socket, transport::Side side,
                                const std::optional<transport::Secret>& secret)
     : socket_(std::move(socket)),
-      peer_(SocketAddress::peer(socket_.fd()).text()),
+      peer_address_(SocketAddress::peer(socket_.fd())),
+      peer_(peer_address_.text()),
       reader_(kRendezvousProtocol, Handshake::kBodyBytesMax),
       handshake_(kRendezvousProtocol, side, secret.value_or(transport::Secret{}),
                  transport::random_bytes()) {}

@@ -30,6 +30,15 @@ public:
     /// The other side's address, for messages.
     [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
 
+    [[nodiscard]] const transport::SocketAddress& peer_address() const noexcept {
+        return peer_address_;
+    }
+
+    /// This side's address.
+    [[nodiscard]] transport::SocketAddress own_address() const {
+        return transport::SocketAddress::own(fd());
+    }
+
     /// Its output is sent with the next flush().
     [[nodiscard]] transport::Handshake& handshake() noexcept { return handshake_; }
 
@@ -61,6 +70,7 @@ private:
     void queue_handshake();
 
     transport::Socket socket_;
+    transport::SocketAddress peer_address_;
     std::string peer_;
     transport::RecordReader reader_;
     transport::Handshake handshake_;

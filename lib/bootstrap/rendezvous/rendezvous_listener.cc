@@ -19,7 +19,7 @@ using For = transport::Watcher::For;
 
 namespace {
 
-constexpr uint64_t kListenerName = 0;  // of the listening socket in the watcher; ids count from 1
+constexpr uint64_t kListenerName = 0;  // of the listening sockets in the watcher; ids count from 1
 constexpr uint64_t kNoAlarmName = ~uint64_t{0};
 
 }  // namespace
@@ -31,13 +31,22 @@ std::string name_of(const RendezvousHello& hello) {
 
 Result<std::unique_ptr<RendezvousListener>> RendezvousListener::open(
     const HostPort& at, const std::optional<transport::Secret>& secret, const Clock& clock) {
-    WEIR_ASSIGN(Descriptor socket, tcp_listen(at));
+    WEIR_ASSIGN(std::vector<Descriptor> sockets, tcp_listen(at));
     WEIR_ASSIGN(transport::Watcher watcher, transport::Watcher::make(kNoAlarmName));
-    const uint16_t port = tcp_port(socket);
+    const uint16_t port = tcp_port(sockets.front());
     auto listener = std::unique_ptr<RendezvousListener>(
-        new RendezvousListener(secret, clock, std::move(socket), std::move(watcher)));
+        new RendezvousListener(secret, clock, std::move(sockets), std::move(watcher)));
     listener->port_ = port;
     return listener;
+}
+
+transport::SocketAddress RendezvousListener::reached_at() const {
+    for (const Descriptor& socket : sockets_) {
+        transport::SocketAddress own = transport::SocketAddress::own(socket.get());
+        own.set_port(0);
+        if (!own.is_any() && !own.is_loopback() && !own.is_link_local()) return own;
+    }
+    return {};
 }
 
 size_t RendezvousListener::poll(Owner& owner, int wait_ms) {
@@ -55,7 +64,10 @@ size_t RendezvousListener::poll(Owner& owner, int wait_ms) {
         if (connection != connections_.end() && !serve(owner, *connection))
             close(owner, connection);
     }
-    if (has_new) accept_connections(owner);
+    if (has_new) {
+        for (const Descriptor& socket : sockets_)
+            accept_connections(owner, socket);
+    }
     drop_late(owner);
     places_.log().look();
     return count;
@@ -69,8 +81,11 @@ int RendezvousListener::arm(Owner& owner) {
 void RendezvousListener::watch_all(Owner& owner) {
     // without a place for them, peers wait in the kernel's backlog
     const For wanted = clock_.now_ns() >= places_.next_ns() ? For::kInput : For::kNothing;
-    if (watched_ != wanted && watcher_.watch(socket_.get(), kListenerName, wanted))
+    if (watched_ != wanted && std::ranges::all_of(sockets_, [&](const Descriptor& socket) {
+            return watcher_.watch(socket.get(), kListenerName, wanted).has_value();
+        })) {
         watched_ = wanted;
+    }
     for (auto connection = connections_.begin(); connection != connections_.end();)
         connection = watch(*connection) ? std::next(connection) : close(owner, connection);
 }
@@ -88,9 +103,9 @@ bool RendezvousListener::watch(Connection& connection) {
     return watched.has_value();
 }
 
-void RendezvousListener::accept_connections(Owner& owner) {
+void RendezvousListener::accept_connections(Owner& owner, const Descriptor& from) {
     while (clock_.now_ns() >= places_.next_ns()) {
-        Descriptor fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        Descriptor fd(::accept4(from.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd) {
             if (errno == EMFILE || errno == ENFILE) {
                 warn_repeatable(

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/clock.h"
 #include "lib/base/host_port.h"
@@ -68,6 +69,10 @@ public:
     /// The port it listens on: the port asked for, or the one that the kernel chose for 0.
     [[nodiscard]] uint16_t port() const noexcept { return port_; }
 
+    /// An address that it listens on and other hosts may reach; unset: there is none, or it listens
+    /// on all addresses.
+    [[nodiscard]] transport::SocketAddress reached_at() const;
+
     /// Waits at most so long until there is something to do, and does it. Returns 0 if there was
     /// nothing.
     size_t poll(Owner& owner, int wait_ms);
@@ -85,15 +90,15 @@ public:
 
 private:
     RendezvousListener(const std::optional<transport::Secret>& secret, const Clock& clock,
-                       Descriptor socket, transport::Watcher watcher)
+                       std::vector<Descriptor> sockets, transport::Watcher watcher)
         : clock_(clock),
           secret_(secret),
-          socket_(std::move(socket)),
+          sockets_(std::move(sockets)),
           watcher_(std::move(watcher)) {}
 
     void watch_all(Owner& owner);
     [[nodiscard]] bool watch(Connection& connection);
-    void accept_connections(Owner& owner);
+    void accept_connections(Owner& owner, const Descriptor& from);
     void drop_late(Owner& owner);
     void free_a_place(Owner& owner);
     [[nodiscard]] std::list<Connection>::iterator find(uint64_t id);
@@ -111,10 +116,10 @@ private:
 
     const Clock& clock_;
     std::optional<transport::Secret> secret_;
-    Descriptor socket_;
+    std::vector<Descriptor> sockets_;  ///< one of each address
     uint16_t port_ = 0;
     transport::Watcher watcher_;
-    std::optional<transport::Watcher::For> watched_;  ///< what socket_ is watched for
+    std::optional<transport::Watcher::For> watched_;  ///< what sockets_ are watched for
     std::list<Connection> connections_;
     uint64_t last_id_ = 0;  ///< of a connection
     transport::HalfOpenPlaces places_{clock_, kUnkeptMax, kHandshakeTimeoutNs};

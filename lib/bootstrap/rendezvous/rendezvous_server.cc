@@ -9,6 +9,8 @@
 
 namespace weir::boot {
 
+using transport::SocketAddress;
+
 namespace {
 
 constexpr uint64_t kTellIntervalNs = 500 * kMillisecond;
@@ -39,8 +41,10 @@ Result<std::unique_ptr<RendezvousServer>> RendezvousServer::open(RendezvousOptio
                                          : ", and any program that can read the network traffic "
                                            "learns the secret that rank 0 hands out");
     }
-    return std::unique_ptr<RendezvousServer>(
+    std::unique_ptr<RendezvousServer> server(
         new RendezvousServer(std::move(options), clock, std::move(listener)));
+    server->met_at_ = server->listener_->reached_at();
+    return server;
 }
 
 Status RendezvousServer::put(std::string_view key, std::string_view value) {
@@ -119,6 +123,12 @@ Status RendezvousServer::check(const RendezvousHello& hello) {
 void RendezvousServer::admitted(Connection& connection) {
     listener_->keep(connection);
     ranks_[connection.hello.rank].connection = &connection;
+    const SocketAddress own = connection.link.own_address();
+    const bool is_of_here = own.is_loopback() || own.same_host(connection.link.peer_address());
+    if (has_met_others_ || is_of_here || own.is_link_local()) return;
+    has_met_others_ = true;
+    met_at_ = own;
+    met_at_.set_port(0);
 }
 
 Status RendezvousServer::take(Connection& connection, const RendezvousMessage& message) {

@@ -38,6 +38,9 @@ public:
     Status exchange(uint64_t deadline_ns) override;
     Result<std::string> get(uint32_t rank, std::string_view key) override;
     Status finish() override;
+
+    [[nodiscard]] transport::SocketAddress met_at() const override { return met_at_; }
+
     Result<std::unique_ptr<OpenRendezvous>> stay_open(const Contact& contact) override;
 
 private:
@@ -77,7 +80,11 @@ private:
     std::vector<RankState> ranks_;
     std::map<std::pair<uint32_t, std::string>, std::string> values_;
     std::vector<std::string> refusals_;  // the first few, for the error at the end
-    uint32_t round_ = 1;                 // of the exchange that is being collected
+    /// First the address that it listens on, if others reach that; then the one at which the first
+    /// rank of another host came.
+    transport::SocketAddress met_at_;
+    bool has_met_others_ = false;
+    uint32_t round_ = 1;  // of the exchange that is being collected
     uint64_t tell_at_ns_ = 0;
     std::string lost_;  // which rank left between two rounds, if one did
 };

@@ -69,9 +69,15 @@ void add_verbs(InfoReport& report) {
 }
 
 /// tcp needs a network interface that leads to other hosts only for ranks of other hosts.
-TransportInfo tcp_transport() {
-    const transport::SocketAddress own = transport::own_address();
+TransportInfo tcp_transport(const Config& config) {
     TransportInfo info{.name = "tcp", .usable = true, .reason = {}, .use = {}};
+    transport::SocketAddress own = transport::own_address();
+    if (const std::string_view wanted = config.text("WEIR_BIND"); !wanted.empty()) {
+        const auto found = transport::find_own_address(wanted);
+        info.usable = found.has_value();
+        if (!found) info.reason = fmt::format("WEIR_BIND is {}", found.error().text());
+        if (found) own = *found;
+    }
     info.use =
         own.is_loopback()
             ? std::string("ranks of this host only: no network interface is up")
@@ -161,7 +167,7 @@ InfoReport make_info_report(const Config& config) {
     report.features = features();
     report.transports.push_back(shm_transport());
     add_verbs(report);
-    report.transports.push_back(tcp_transport());
+    report.transports.push_back(tcp_transport(config));
     report.topology = read_topology();
     report.locked = locked_memory_limit();
     report.files = open_files_limit();

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/core.h>
+
+#include "transport/net/own_address.h"
+
 namespace weir::transport::verbs {
 
 namespace {
@@ -41,7 +45,8 @@ void SideChannel::reset(const Secret& secret, const Nonce& nonce) {
 Status SideChannel::finish_connect() {
     if (state_ != State::kDialing) return {};
     if (const int code = socket_.failure(); code != 0) {
-        return Error(Errc::kPeerLost, "cannot connect to its side channel", code);
+        return Error(Errc::kPeerLost,
+                     fmt::format("cannot connect to its side channel; {}", kBindAdvice), code);
     }
     state_ = State::kUp;
     return {};
