@@ -168,10 +168,11 @@ void ConnectionSetup::advance(ShmConnection& c) {
     host_.enter(c, State::kOpen);
     // A peer that has ended is not seen on its socket while a child that it forked holds a copy:
     // watch the process itself, too.
-    c.far_process = FarProcess(c.peer.pid, c.socket.get());
+    c.far_process = device_.far_processes().find(c.peer.pid, c.socket.get());
     if (c.far_process.opened()) {
-        static_cast<void>(
-            watcher_.watch(c.far_process.descriptor(), c.id | kWatchProcess, Watcher::For::kInput));
+        const int process = c.far_process.descriptor();
+        static_cast<void>(watcher_.watch(process, static_cast<uint64_t>(process) | kWatchProcess,
+                                         Watcher::For::kInput));
     }
     host_.open(c);
 }

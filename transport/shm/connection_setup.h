@@ -21,7 +21,7 @@ namespace weir::transport::shm {
 inline constexpr uint64_t kWatchListener = 0;
 inline constexpr uint64_t kWatchBell = 1;
 inline constexpr uint64_t kWatchAlarm = 2;
-/// With a connection's id: the descriptor of its peer's process.
+/// With the descriptor of a process: it is the peer of one or more connections.
 inline constexpr uint64_t kWatchProcess = uint64_t{1} << 63;
 
 /// What a ConnectionSetup reports to its endpoint.

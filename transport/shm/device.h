@@ -7,6 +7,7 @@
 #include <string>
 
 #include "transport/shm/hub.h"
+#include "transport/shm/memory/far_memory.h"
 #include "transport/shm/memory/quiescence.h"
 #include "transport/shm/memory/regions.h"
 #include "transport/shm/shm.h"
@@ -37,6 +38,8 @@ public:
 
     [[nodiscard]] ShmRegionTable& regions() noexcept { return *regions_; }
 
+    [[nodiscard]] FarProcesses& far_processes() noexcept { return far_processes_; }
+
     [[nodiscard]] Hub& hub() noexcept { return hub_; }
 
     [[nodiscard]] Quiescence& quiescence() noexcept { return quiescence_; }
@@ -46,6 +49,7 @@ private:
     const std::string host_;
     const bool has_membarrier_;
     const std::unique_ptr<ShmRegionTable> regions_;
+    FarProcesses far_processes_;
     Hub hub_;
     Quiescence quiescence_;
 };

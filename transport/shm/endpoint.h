@@ -101,7 +101,8 @@ private:
     // endpoint_watch.cc
     void watch();
     void handle_ready(uint64_t name);
-    void handle_ready_connection(uint64_t name);
+    void handle_ready_connection(ConnectionId id);
+    void handle_ended_process(int process);
     void set_alarm();
     void drain_socket(ShmConnection& c);
     [[nodiscard]] Status take_packet(ShmConnection& c, const Packet& packet);

@@ -163,7 +163,14 @@ void ShmEndpoint::begin_draining(ShmConnection& connection) {
 
 void ShmEndpoint::unwatch_peer(const ShmConnection& connection) {
     watcher_.forget(connection.socket.get());
-    if (connection.far_process.opened()) watcher_.forget(connection.far_process.descriptor());
+    const int process = connection.far_process.descriptor();
+    bool is_last = process >= 0;
+    connections_.for_each([&](const ShmConnection& other) {
+        const bool watches = other.state == State::kOpen || other.state == State::kClosing;
+        if (&other != &connection && watches && other.far_process.descriptor() == process)
+            is_last = false;
+    });
+    if (is_last) watcher_.forget(process);
 }
 
 /// Removes a connection. What its completions point to stays until the next poll().

@@ -49,25 +49,33 @@ void ShmEndpoint::handle_ready(uint64_t name) {
             setup_->accept_links();
             break;
         case kWatchAlarm: break;
-        default: handle_ready_connection(name);
+        default:
+            if ((name & kWatchProcess) != 0) {
+                handle_ended_process(static_cast<int>(name & ~kWatchProcess));
+            } else {
+                handle_ready_connection(name);
+            }
     }
 }
 
-/// Its socket is readable, or the process of its peer has ended (kWatchProcess).
-void ShmEndpoint::handle_ready_connection(uint64_t name) {
-    const ConnectionId id = name & ~kWatchProcess;
-    const bool process_ended = id != name;
+void ShmEndpoint::handle_ready_connection(ConnectionId id) {
     ShmConnection* const c = connections_.find(id);
     if (c == nullptr) return;
-    if (c->state == State::kClosing) {
-        if (process_ended) return finish(*c, c->end_status);
-        return discard_packets(*c);
-    }
-    if (c->state == State::kShaking && !process_ended) return setup_->advance(*c);
-    if (c->state != State::kOpen) return;
-    drain_socket(*c);
-    if (!process_ended) return;
-    if (ShmConnection* const still = connections_.find_open(id)) begin_draining(*still);
+    if (c->state == State::kClosing) return discard_packets(*c);
+    if (c->state == State::kShaking) return setup_->advance(*c);
+    if (c->state == State::kOpen) drain_socket(*c);
+}
+
+/// What it has sent before is still taken.
+void ShmEndpoint::handle_ended_process(int process) {
+    connections_.for_each([&](ShmConnection& c) {
+        if (c.far_process.descriptor() != process) return;
+        if (c.state == State::kClosing) return finish(c, c.end_status);
+        if (c.state != State::kOpen) return;
+        const ConnectionId id = c.id;
+        drain_socket(c);
+        if (ShmConnection* const still = connections_.find_open(id)) begin_draining(*still);
+    });
 }
 
 /// Wakes the endpoint for what no peer announces: a deadline of a handshake or of a close, the

@@ -21,6 +21,11 @@ bool still_connected(int socket) noexcept {
     return received > 0 || (received < 0 && errno == EAGAIN);
 }
 
+bool has_ended(const Descriptor& pidfd) noexcept {
+    pollfd ended = {pidfd.get(), POLLIN, 0};
+    return poll(&ended, 1, 0) != 0;
+}
+
 Errc code_of(int os_error) noexcept {
     if (os_error == EFAULT) return Errc::kOutOfRange;
     return os_error == ESRCH ? Errc::kPeerLost : Errc::kUnavailable;
@@ -28,18 +33,25 @@ Errc code_of(int os_error) noexcept {
 
 }  // namespace
 
-FarProcess::FarProcess(pid_t pid, int socket) noexcept : pid_(pid) {
-    if (pid <= 0) return;
-    pidfd_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    // The socket is still connected after the pidfd was made, so the process had not ended then.
-    if (!still_connected(socket)) pidfd_.reset();
+FarProcess FarProcesses::find(pid_t pid, int socket) {
+    if (pid <= 0) return {};
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const Descriptor> pidfd = known_[pid].lock();
+    if (pidfd == nullptr || has_ended(*pidfd)) {
+        pidfd =
+            std::make_shared<const Descriptor>(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+        std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
+    }
+    // The socket is still connected after the process of that pid was seen to live, so that is the one.
+    if (!*pidfd || !still_connected(socket)) return {};
+    known_[pid] = pidfd;
+    return {pid, std::move(pidfd)};
 }
 
 template <auto Call>
 Errc FarProcess::move(std::byte* here, size_t length_bytes, uint64_t there) const noexcept {
     if (!pidfd_) return Errc::kUnavailable;
-    pollfd ended = {pidfd_.get(), POLLIN, 0};
-    if (poll(&ended, 1, 0) != 0) return Errc::kPeerLost;
+    if (has_ended(*pidfd_)) return Errc::kPeerLost;
     while (length_bytes > 0) {
         const iovec local = {here, length_bytes};
         const iovec remote = {reinterpret_cast<void*>(there), length_bytes};  // NOLINT: not ours
@@ -62,7 +74,7 @@ Errc FarProcess::write(std::span<const std::byte> from, uint64_t to_address) con
 }
 
 bool FarProcess::kill() const noexcept {
-    return pidfd_ && syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0;
+    return pidfd_ && syscall(SYS_pidfd_send_signal, pidfd_->get(), SIGKILL, nullptr, 0) == 0;
 }
 
 }  // namespace weir::transport::shm
