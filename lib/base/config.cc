@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 #include <numeric>
+#include <set>
 
 #include <fmt/core.h>
+
+#include "lib/base/log.h"
 
 namespace weir {
 namespace {
@@ -173,6 +177,15 @@ std::vector<UnknownVariable> Config::unknown() const {
         if (!known) found.push_back({it->first, nearest_name(name)});
     }
     return found;
+}
+
+void Config::warn_of_unknown() const {
+    static std::mutex mutex;
+    static std::set<std::string> told;  // of the process, as the log is
+    const std::lock_guard lock(mutex);
+    for (const UnknownVariable& variable : unknown()) {
+        if (told.insert(variable.name).second) log(LogLevel::kWarning, "{}", variable.message());
+    }
 }
 
 }  // namespace weir

@@ -192,7 +192,7 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .kind = VariableKind::kChoice,
      .default_value = "info",
      .choices = "debug|info|warning|error",
-     .meaning = "the least important lines to log"},
+     .meaning = "the least important lines that the program weir logs"},
 });
 
 /// What a variable accepts, for people: "one of auto, never", "a whole number from 0 to 65535".
@@ -269,6 +269,8 @@ public:
     [[nodiscard]] Status check() const;
     /// The WEIR_* variables of the environment that are not in kConfigVariables, to warn about.
     [[nodiscard]] std::vector<UnknownVariable> unknown() const;
+    /// Logs a warning for each unknown variable, once in the life of the process.
+    void warn_of_unknown() const;
 
     [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
 

@@ -10,8 +10,8 @@ namespace {
 
 struct Sink {
     std::mutex mutex;
-    LogSink sink;
-    std::atomic<int> threshold{99};  // above every level: silent until a sink is installed
+    LogSink sink = stderr_log_sink();
+    std::atomic<int> threshold{static_cast<int>(LogLevel::kWarning)};  // 99, above all: silent
 };
 
 Sink& sink() {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Log: one line of text per event, given to the sink that the program installed. The `weir`
-/// program installs stderr_log_sink(); in other programs nothing is logged until they install a
-/// sink. Never called on the warm data path.
+/// Log: one line of text per event, given to the sink that the program installed. Until it installs
+/// one, warnings and errors go to stderr. Never called on the warm data path.
 
 #include <functional>
 #include <string_view>
@@ -17,8 +16,8 @@ enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 /// Receives one finished line without its newline. Thread: any, one call at a time.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
-/// Installs the sink for lines of level `at_least` and above; an empty one ends logging. The sink
-/// belongs to the process, not to a client. Thread: any.
+/// Installs the sink for lines of level `at_least` and above, instead of stderr_log_sink(); an empty
+/// one ends logging. The sink belongs to the process, not to a client. Thread: any.
 void set_log_sink(LogSink sink, LogLevel at_least = LogLevel::kInfo);
 
 /// A sink that writes "weir: warning: ..." lines to stderr.

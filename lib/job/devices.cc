@@ -265,6 +265,8 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
     for (const std::unique_ptr<Device>& child : children) {
         devices->names_ += devices->names_.empty() ? "" : ", ";
         devices->names_ += child->name();
+        devices->has_shm_ = devices->has_shm_ || child->name() == "shm";
+        ++devices->count_;
     }
     WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
     devices->bind_address_ = config.text("WEIR_BIND");

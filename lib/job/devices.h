@@ -45,6 +45,12 @@ public:
     /// The names of the open transports, for example "shm, verbs, tcp".
     [[nodiscard]] std::string names() const;
 
+    /// How many transports are open.
+    [[nodiscard]] uint32_t count() const noexcept { return count_; }
+
+    /// Whether processes of this host are reached over shared memory.
+    [[nodiscard]] bool has_shm() const noexcept { return has_shm_; }
+
     /// Makes the shards' pools, one on each NUMA node of `nodes`, for parameters and for what
     /// shards fetch. No peer reaches them. Call it once, before shards are made.
     /// Errors: kNoMemory with what to do; kInvalidArgument naming WEIR_POOL_MIB or
@@ -74,7 +80,9 @@ private:
     Devices() = default;
 
     std::string names_;
-    std::string bind_address_;  ///< empty: that of the default route
+    uint32_t count_ = 0;
+    bool has_shm_ = false;
+    std::string bind_address_;  ///< WEIR_BIND
     std::unique_ptr<transport::Device> device_;
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;

@@ -11,13 +11,14 @@
 #include "lib/base/config.h"
 #include "lib/base/fnv.h"
 #include "lib/base/log.h"
+#include "lib/base/machine/os_limits.h"
 #include "lib/base/machine/topology.h"
 #include "lib/bootstrap/bootstrap.h"
 #include "lib/bootstrap/contact.h"
 #include "lib/bootstrap/find_contact.h"
 #include "lib/bootstrap/identity.h"
-#include "lib/bootstrap/rendezvous/rendezvous.h"
 #include "lib/bootstrap/reached_at.h"
+#include "lib/bootstrap/rendezvous/rendezvous.h"
 #include "lib/job/devices.h"
 #include "lib/job/host_spread.h"
 #include "lib/job/host_threads.h"
@@ -25,6 +26,7 @@
 #include "lib/job/manager_lines.h"
 #include "lib/job/manager_settings.h"
 #include "lib/job/managers.h"
+#include "lib/job/open_files.h"
 #include "lib/job/rendezvous_machine.h"
 #include "lib/job/resume_choice.h"
 #include "lib/job/roles.h"
@@ -44,7 +46,8 @@ namespace {
 constexpr std::string_view kChoiceKey = "weir-resume";
 /// Of the time in which all ranks must have come, what rank 0 may take to look for damage.
 constexpr uint64_t kCheckShare = 3;
-constexpr size_t kShardsPerCpu = 16;  // beyond this, a warning is logged
+constexpr uint64_t kSpareFiles = 4096;  // for processes that join later, and the program itself
+constexpr size_t kShardsPerCpu = 16;    // beyond this, a warning is logged
 
 Result<IdleOptions> idle_options(const Config& config) {
     IdleOptions idle;
@@ -73,6 +76,7 @@ class Job::Part {
 public:
     Part(const JobOptions& options, const Config& config) : options_(options), config_(config) {}
 
+    Status begin();
     Status start();
     Status join(const JoinOptions& how);
 
@@ -95,6 +99,7 @@ private:
     void choose_idle();
     [[nodiscard]] std::vector<uint32_t> place_managers();
     [[nodiscard]] Status warn_of_long_lease() const;
+    [[nodiscard]] Status reserve_files() const;
     [[nodiscard]] Status find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
                                        uint64_t deadline_ns);
     void set_managers(const std::vector<ManagerPlace>& managers);
@@ -130,8 +135,15 @@ private:
     std::unique_ptr<Runtime> runtime_;     // last, because its threads use everything above
 };
 
+/// What a process does before anything else for a job.
+Status Job::Part::begin() {
+    open_standard_streams();
+    config_.warn_of_unknown();
+    return config_.check();
+}
+
 Status Job::Part::start() {
-    WEIR_TRY(config_.check());
+    WEIR_TRY(begin());
     if (options_.add_rules) options_.add_rules(rules_);
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
@@ -145,6 +157,7 @@ Status Job::Part::start() {
     // then the managers' addresses.
     WEIR_ASSIGN(threads_, threads_of_this_process());
     WEIR_TRY(threads_.publish(*bootstrap));
+    WEIR_TRY(publish_addresses(*bootstrap));
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
                                   std::string(config_.text("WEIR_SECRET_FILE"))));
@@ -158,12 +171,12 @@ Status Job::Part::start() {
     WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret,
                                         bootstrap->size() > 1 || others_may_join, reached_at));
     roles_.shape.transports = devices_->names();
-    WEIR_TRY(publish_addresses(*bootstrap));
     runtime_ = std::make_unique<Runtime>(idle_);
     WEIR_TRY(threads_.find_ranks(*bootstrap));
     WEIR_ASSIGN(roles_.shape.server_cpus, threads_.cpus_of_rank_0(*bootstrap));
     const std::vector<uint32_t> manager_ranks = place_managers();
     WEIR_TRY(warn_of_long_lease());
+    WEIR_TRY(reserve_files());
     choose_idle();
     WEIR_TRY(find_managers(*bootstrap, manager_ranks, deadline_ns));
     const Contact contact{Managers::join(managers_.places()), identity.secret};
@@ -208,6 +221,17 @@ Status Job::Part::warn_of_long_lease() const {
     return {};
 }
 
+/// Once it is known where managers are, and before this process opens much.
+Status Job::Part::reserve_files() const {
+    OpenFilesPlan plan;
+    plan.replicas = options_.replicas;
+    plan.shards_per_server = options_.shards_per_server;
+    plan.managers = options_.managers;
+    plan.transports = devices_->count();
+    plan.maps_memory = devices_->has_shm();
+    return reserve_open_files(needed_open_files(roles_, plan), kSpareFiles);
+}
+
 /// Publishes that of this process, starts it, and learns where the others are.
 Status Job::Part::find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
                                 uint64_t deadline_ns) {
@@ -241,7 +265,8 @@ Status Job::Part::plan(Bootstrap& bootstrap, uint64_t deadline_ns) {
 }
 
 Status Job::Part::join(const JoinOptions& how) {
-    WEIR_TRY(config_.check());
+    WEIR_TRY(begin());
+    WEIR_TRY(reserve_open_files(0, kSpareFiles));
     if (how.shards == 0 && how.workers == 0)
         return Error(Errc::kInvalidArgument, "a process joins a job with shards, workers or both");
     WEIR_ASSIGN(const Contact contact, find_contact(how.contact, config_, clock_));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "lib/base/machine/os_limits.h"
 #include "tools/weir/command.h"
 #include "tools/weir/command_line.h"
 
@@ -27,8 +28,7 @@ int run(int argc, char** argv) {
     if (!command.run) return command.exit_code;
     Config config(Environment::snapshot(environ));
     set_log_sink(stderr_log_sink(), log_level(config.text("WEIR_LOG")));
-    for (const UnknownVariable& unknown : config.unknown())
-        log(LogLevel::kWarning, "{}", unknown.message());
+    config.warn_of_unknown();
     if (command.wants_good_config) {
         if (const Status good = config.check(); !good)
             return usage_error(good.error().message(), command.name);
@@ -48,6 +48,7 @@ int close_output(int code) {
 }  // namespace weir::tools
 
 int main(int argc, char** argv) {
+    weir::open_standard_streams();
     (void)std::signal(SIGXFSZ, SIG_IGN);  // so that a limit on file sizes is an error of write()
     try {
         return weir::tools::close_output(weir::tools::run(argc, argv));

@@ -2,8 +2,10 @@
 #include "lib/base/machine/os_limits.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -125,6 +127,35 @@ OpenFilesLimit open_files_limit() {
         result.open_count = static_cast<uint64_t>(std::max<std::ptrdiff_t>(count - 1, 0));
     }
     return result;
+}
+
+Status reserve_open_files(uint64_t needed, uint64_t spare) {
+    const OpenFilesLimit now = open_files_limit();
+    const uint64_t least = now.open_count + needed;
+    if (least > now.hard_count) {
+        return Error(
+            Errc::kUnavailable,
+            fmt::format("this process needs {} open files, and may have {}: run `ulimit -n "
+                        "{}` before the program; if that is refused, put `* hard nofile "
+                        "{}` into /etc/security/limits.conf and log in again (a service: "
+                        "LimitNOFILE={}; a container: --ulimit nofile={})",
+                        least, now.hard_count, least, least, least, least));
+    }
+    const uint64_t wanted = std::min(least + spare, now.hard_count);
+    const rlimit limit{static_cast<rlim_t>(wanted), now.hard_count == kUnlimited
+                                                        ? RLIM_INFINITY
+                                                        : static_cast<rlim_t>(now.hard_count)};
+    if (now.soft_count >= wanted || setrlimit(RLIMIT_NOFILE, &limit) == 0) return {};
+    return Error(Errc::kIo, "cannot raise the limit of open files (see `ulimit -n`)", errno);
+}
+
+void open_standard_streams() noexcept {
+    for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (::fcntl(standard, F_GETFD) >= 0 || errno != EBADF) continue;
+        // It gets the lowest number that is free. Without O_CLOEXEC: programs started from here need
+        // it as well.
+        if (::open("/dev/null", O_RDWR) < 0) return;  // NOLINT(android-cloexec-open)
+    }
 }
 
 uint64_t machine_memory_bytes(std::string_view root) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "lib/base/result.h"
+
 namespace weir {
 
 inline constexpr uint64_t kUnlimited = ~uint64_t{0};
@@ -35,6 +37,16 @@ struct OpenFilesLimit {
 };
 
 [[nodiscard]] OpenFilesLimit open_files_limit();
+
+/// Raises the soft limit of open files, if that is lower, so that this process may have `needed`
+/// more than it has, and `spare` more as far as the hard limit allows.
+/// Errors: kUnavailable if the hard limit allows not even what is needed; says how to raise it
+[[nodiscard]] Status reserve_open_files(uint64_t needed, uint64_t spare);
+
+/// Opens /dev/null as those of the descriptors 0 to 2 that are closed (a daemon's, or `2>&-`). Call it
+/// before any other descriptor is opened: one that gets the number of a standard stream gets
+/// what is printed there, too.
+void open_standard_streams() noexcept;
 
 /// The machine's memory as its kernel reports it; 0 if unknown. The figures of the NUMA nodes
 /// need not add up to it: after memory was added or removed they follow late. `root` is "" or, in
