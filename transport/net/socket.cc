@@ -73,6 +73,12 @@ void Socket::tune(uint32_t silence_ms_max) const {
     set(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence_ms_max));
 }
 
+void Socket::reset() noexcept {
+    const linger at_once{1, 0};
+    static_cast<void>(::setsockopt(fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)));
+    fd_.reset();
+}
+
 int Socket::failure() const noexcept {
     int code = 0;
     socklen_t bytes = sizeof(code);

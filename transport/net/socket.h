@@ -62,6 +62,10 @@ public:
 
     void close() noexcept { fd_.reset(); }
 
+    /// Ends the stream so that the peer gets kBroken and not kEnd: this process lives on. What is on
+    /// its way may get lost.
+    void reset() noexcept;
+
 private:
     void tune(uint32_t silence_ms_max) const;
 

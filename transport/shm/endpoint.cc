@@ -53,7 +53,7 @@ ShmEndpoint::~ShmEndpoint() {
     setup_.reset();
     connections_.for_each([this](ShmConnection& c) {
         if (!c.has_channel()) return;
-        send_close(c);
+        send_close(c, Errc::kOk);
         release_peer_memory(c);
     });
 }
@@ -210,8 +210,9 @@ bool ShmEndpoint::take_record(ShmConnection& connection, const Record& record,
     completion.connection = connection.id;
     const bool offered = connection.state == State::kOffered;
     if (record.kind == RecordKind::kClose) {
-        connection.peer_ended = !offered;
-        finish(connection, offered ? Errc::kRefused : Errc::kOk);
+        const bool is_orderly = record.value == static_cast<uint32_t>(Errc::kOk);
+        connection.peer_ended = !offered && is_orderly;
+        finish(connection, offered ? Errc::kRefused : is_orderly ? Errc::kOk : Errc::kPeerLost);
         return false;
     }
     if (offered != (record.kind == RecordKind::kAccept)) {

@@ -115,7 +115,7 @@ private:
     [[nodiscard]] bool end_process(ShmConnection& c);
     void begin_draining(ShmConnection& c);
     void unwatch_peer(const ShmConnection& c);
-    void send_close(ShmConnection& c);
+    void send_close(ShmConnection& c, Errc reason);
 
     // endpoint_memory.cc
     [[nodiscard]] Reach reach(ShmConnection*& c, const RemoteSpan& span, Access wanted);

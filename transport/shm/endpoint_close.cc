@@ -51,7 +51,7 @@ void ShmEndpoint::open(ShmConnection& c) {
 void ShmEndpoint::close(ConnectionId id) {
     ShmConnection* const connection = connections_.find(id);
     if (connection == nullptr || connection->state == State::kClosing) return;
-    if (connection->has_channel()) send_close(*connection);
+    if (connection->has_channel()) send_close(*connection, Errc::kOk);
     end(*connection, Errc::kOk);
 }
 
@@ -62,10 +62,11 @@ void ShmEndpoint::cut_off(ConnectionId id) {
     close(id);
 }
 
-/// Writes kClose, the last record, behind everything sent before. A peer in another process is
-/// woken by its socket (see release_peer_memory()).
-void ShmEndpoint::send_close(ShmConnection& connection) {
-    connection.channel.out.put_close(0);
+/// Writes kClose, the last record, behind everything sent before: another `reason` than kOk says that
+/// the connection is broken, though this process lives. A peer in another process is woken by its
+/// socket (see release_peer_memory()).
+void ShmEndpoint::send_close(ShmConnection& connection, Errc reason) {
+    connection.channel.out.put_close(static_cast<uint32_t>(reason));
     connection.channel.out.publish();
     if (connection.link != nullptr) wake(connection);
 }
@@ -81,7 +82,7 @@ void ShmEndpoint::refuse(ShmConnection& connection, const Error& error) {
                                          connection.side == Side::kConnecting ? "to" : "from",
                                          connection.peer_name(), error.message());
     setup_->refusal_log().log(level, error.message(), line);  // it may be made again and again
-    if (connection.link != nullptr && connection.has_channel()) send_close(connection);
+    if (connection.has_channel()) send_close(connection, code);
     end(connection, code);
 }
 

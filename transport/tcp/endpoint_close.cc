@@ -96,7 +96,11 @@ void TcpEndpoint::end(TcpConnection& c, Errc reason) {
         static_cast<void>(c.socket.send(c.handshake.output()));  // perhaps a refusal
     }
     if (c.socket.fd() >= 0) watcher_.forget(c.socket.fd());
-    c.socket.close();
+    if (reason == Errc::kOk || c.is_coming()) {
+        c.socket.close();
+    } else {
+        c.socket.reset();  // nobody must take it for the end of this process
+    }
     enter(c, State::kEnded);
 }
 

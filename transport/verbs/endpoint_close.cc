@@ -101,7 +101,11 @@ void VerbsEndpoint::fail(VerbsConnection& c, Errc reason, std::string_view why) 
 void VerbsEndpoint::drain(VerbsConnection& c, Errc reason) {
     if (c.is_ending()) return;
     c.reason = reason;
-    c.side_channel.close();  // sends a pending refusal first, as far as possible
+    if (reason == Errc::kOk || c.is_coming()) {
+        c.side_channel.close();  // sends a pending refusal first, as far as possible
+    } else {
+        c.side_channel.break_off();  // nobody must take it for the end of this process
+    }
     enter(c, State::kDraining);
     if (c.queue_pair >= QueuePairState::kUp) {
         break_off(c.qp.get());

@@ -79,6 +79,9 @@ struct Scene {
         REQUIRE(stage.until([&] { return a.open_operations(link.near) == 0; }));
         CHECK(a.last(reads ? Event::kRead : Event::kWritten, link.near).status != Errc::kOk);
         stage.settle();
+        // Both live: neither may take what broke for the other's end.
+        if (a.closed(link.near)) CHECK_FALSE(a.last(Event::kClosed, link.near).peer_ended);
+        if (b.closed(link.far)) CHECK_FALSE(b.last(Event::kClosed, link.far).peer_ended);
         CHECK(all_are(far.all(), kUntouched));
         if (reads) CHECK(all_are(near.all(), kUntouched));
         fill(near.bytes(), kUntouched);

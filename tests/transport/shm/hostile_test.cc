@@ -84,6 +84,11 @@ TEST_SUITE("hostile") {
             REQUIRE(scene.closes());
             CHECK(scene.victim.closed(scene.bad_id) == Errc::kProtocol);
             CHECK(scene.victim.endpoint().counters().refused == refused + 1);
+            // The peer learns that it is the connection that ends, and not the process.
+            Record last;
+            REQUIRE(bad.agreement().channel.in.take(last) == Take::kRecord);
+            CHECK(last.kind == RecordKind::kClose);
+            CHECK(last.value == static_cast<uint32_t>(Errc::kProtocol));
             scene.check_the_others();
         }
     }

@@ -102,14 +102,22 @@ TEST_SUITE("verbs side channel") {
         REQUIRE(step.has_value());
         CHECK(*step == ClaimHandshake::Step::kMakeClaim);
 
-        near.close();
+        auto end = SideChannel::Got::kNothing;
+        SUBCASE("in order, or with its process") {
+            near.close();
+            end = SideChannel::Got::kEnd;
+        }
+        SUBCASE("because the connection is broken, while its process lives") {
+            near.break_off();
+            end = SideChannel::Got::kBroken;
+        }
         CHECK(near.state() == SideChannel::State::kClosed);
         auto got = SideChannel::Got::kSome;
         while (got == SideChannel::Got::kSome) {
             REQUIRE(wait_for(stage.watcher, kChannel));
             got = far.receive();
         }
-        CHECK(got == SideChannel::Got::kEnd);
+        CHECK(got == end);
         near.reset({}, random_bytes());  // connects a second time
         REQUIRE(
             near.dial(SocketAddress::own(stage.listener.fd()), kSilenceMs, stage.other, kChannel));

@@ -80,4 +80,11 @@ void SideChannel::close() {
     state_ = State::kClosed;
 }
 
+void SideChannel::break_off() {
+    if (state_ == State::kClosed) return;
+    watcher_->forget(socket_.fd());
+    socket_.reset();
+    state_ = State::kClosed;
+}
+
 }  // namespace weir::transport::verbs

@@ -49,6 +49,8 @@ public:
     [[nodiscard]] Status send();
     /// Sends what can be sent at once, and closes the connection.
     void close();
+    /// Closes the connection so that the peer does not take it for the end of this process.
+    void break_off();
 
     [[nodiscard]] ClaimHandshake& handshake() noexcept { return handshake_; }
 
