@@ -77,6 +77,9 @@ Result<RegisteredPages> RegisteredPages::make(ibv_pd* pd, size_t length_bytes) {
         return Error(Errc::kNoMemory,
                      fmt::format("no memory for {} bytes of message buffers", length_bytes), errno);
     }
+    // A forked child has no use for them. With it, the first of both that writes to a page would get
+    // a copy, and this process may then have another page than the device.
+    static_cast<void>(::madvise(at, length_bytes, MADV_DONTFORK));
     RegisteredPages pages;
     pages.bytes_ = {static_cast<std::byte*>(at), length_bytes};
     if (pd == nullptr) return pages;

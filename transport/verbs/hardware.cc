@@ -253,7 +253,22 @@ Status check_usable(const ibv_device_attr& limits, ibv_device* device) {
     return {};
 }
 
+/// Before Linux 5.10, pages that a device uses must not be copied at a fork(): libibverbs sees to that
+/// for the queues of devices and for what is registered, if it is told so before anything else. With
+/// later kernels this does nothing.
+void protect_from_fork() {
+    const int code = ibv_fork_init();
+    if (code == 0) return;
+    const Error error(Errc::kUnavailable,
+                      "verbs: memory that the RDMA device uses cannot be protected from fork(), "
+                      "perhaps because another library of this process uses RDMA already: do not "
+                      "fork while the job runs, or set IBV_FORK_SAFE=1 before the start",
+                      code);
+    log(LogLevel::kWarning, "{}", error.message());
+}
+
 Result<Hardware> open_hardware(const DeviceOptions& options) {
+    protect_from_fork();
     WEIR_ASSIGN(const DeviceList list, DeviceList::get());
     std::string reasons;
     for (ibv_device* const device : list.devices()) {

@@ -2,15 +2,20 @@
 /// \file
 /// The parts of the verbs backend that need no device.
 
+#include <cerrno>
 #include <deque>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "lib/base/random.h"
 #include "tests/seed.h"
 #include "transport/verbs/capacity.h"
 #include "transport/verbs/device.h"
+#include "transport/verbs/handles.h"
 #include "transport/verbs/receive_queue.h"
 #include "transport/verbs/ring_space.h"
 #include "transport/verbs/verbs.h"
@@ -24,6 +29,21 @@ using namespace weir::transport::verbs;
 }  // namespace
 
 TEST_SUITE("verbs parts") {
+    TEST_CASE("message buffers and rings stay out of forked children") {
+        const auto pages = RegisteredPages::make(nullptr, 1 << 16);
+        REQUIRE(pages.has_value());
+        const pid_t child = ::fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {  // ENOMEM: nothing is mapped there
+            const bool is_out =
+                ::msync(pages->bytes().data(), 1 << 16, MS_ASYNC) != 0 && errno == ENOMEM;
+            ::_exit(is_out ? 0 : 1);
+        }
+        int status = -1;
+        REQUIRE(::waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+    }
+
     TEST_CASE("ring pieces are contiguous, never overlap, and are all freed") {
         WEIR_TEST_SEED(seed, 4711);
         Random random(seed);
