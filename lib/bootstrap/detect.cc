@@ -2,9 +2,11 @@
 /// \file
 /// Chooses the bootstrap by the flags and the environment that the launcher left.
 
+#include <atomic>
 #include <charconv>
 #include <optional>
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include "lib/bootstrap/bootstrap.h"
@@ -92,6 +94,29 @@ Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const P
     return boot::make_rendezvous(std::move(options), clock);
 }
 
+/// Whether MPI has begun in this process. Every MPI can be asked at any time.
+bool has_mpi_begun() noexcept {
+    using Question = int (*)(int*);
+    const auto is_initialized =
+        reinterpret_cast<Question>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
+    int flag = 0;
+    return is_initialized != nullptr && is_initialized(&flag) == 0 && flag != 0;
+}
+
+/// Errors: kUnavailable: another one in this process has the launcher's connection, or had it
+Status take_pmi1() {
+    static std::atomic<bool> was_taken = false;  // of the process, as the connection is
+    const char* const user = has_mpi_begun()            ? "MPI"
+                             : was_taken.exchange(true) ? "an earlier job"
+                                                        : nullptr;
+    if (user == nullptr) return {};
+    return Error(
+        Errc::kUnavailable,
+        fmt::format("PMI-1: {} in this process uses the launcher's connection (PMI_FD), or "
+                    "has used it; {}",
+                    user, boot::kPmi1HasOneUser));
+}
+
 Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& clock,
                                              uint64_t deadline_ns) {
     const Environment& environment = config.environment();
@@ -105,6 +130,7 @@ Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& 
                         "unset PMI_FD, or start under mpiexec or srun",
                         environment.get("PMI_RANK"), environment.get("PMI_SIZE")));
     }
+    WEIR_TRY(take_pmi1());
     const boot::Pmi1Options options{.fd = static_cast<int>(*fd), .rank = *rank, .size = *size};
     return boot::Pmi1Bootstrap::open(options, clock, deadline_ns);
 }

@@ -17,7 +17,11 @@ namespace {
 constexpr uint64_t kReplyTimeoutNs = 10 * kSecond;  // to requests that need no other rank
 
 Error launcher_gone(int os_error = 0) {
-    return {Errc::kPeerLost, "PMI-1: the launcher closed its connection (PMI_FD)", os_error};
+    return {Errc::kPeerLost,
+            fmt::format("PMI-1: the launcher closed its connection (PMI_FD); if other code of this "
+                        "process has used it, MPI for example: {}",
+                        kPmi1HasOneUser),
+            os_error};
 }
 
 }  // namespace

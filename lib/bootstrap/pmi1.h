@@ -12,6 +12,15 @@
 
 namespace weir::boot {
 
+/// What to do where the launcher's connection, of which each process has one, has another user already.
+inline constexpr std::string_view kPmi1HasOneUser =
+    "PMI-1 has one user in each process: give this job --rendezvous HOST:PORT of rank 0's host, "
+    "the "
+    "same on all ranks (in a program: Config::set_flag(\"WEIR_RENDEZVOUS\", \"--rendezvous\", "
+    "\"HOST:PORT\")), or start the ranks by a launcher with PMIx, such as Open MPI's mpirun or "
+    "srun "
+    "--mpi=pmix";
+
 /// The values of PMI_FD, PMI_RANK and PMI_SIZE.
 struct Pmi1Options {
     int fd = -1;

@@ -3,14 +3,17 @@
 /// A program for the launcher tests: joins its job by whatever launched it, and prints what it
 /// learned.
 ///
-///   bootstrap_probe [--rendezvous HOST:PORT] [--rank R] [--size N] [--absent R] [--die R]
-/// --absent R: rank R never joins. --die R: rank R kills itself once all have joined.
+///   bootstrap_probe [--rendezvous HOST:PORT] [--rank R] [--size N] [--absent R] [--die R] [--jobs N] [--mpi LIBRARY]
+/// --absent R: rank R never joins. --die R: rank R kills itself once all have joined. --jobs N: one
+/// after the other. --mpi LIBRARY: this MPI is initialized before, and finalized after them.
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -27,6 +30,8 @@ struct Arguments {
     Config config = Config(Environment::snapshot(environ));
     std::string absent = {};
     std::string die = {};
+    std::string mpi = {};
+    int jobs = 1;
 };
 
 bool parse(int argc, char** argv, Arguments& arguments) {
@@ -44,6 +49,10 @@ bool parse(int argc, char** argv, Arguments& arguments) {
             arguments.absent = value;
         } else if (flag == "--die") {
             arguments.die = value;
+        } else if (flag == "--jobs") {
+            arguments.jobs = std::atoi(value);
+        } else if (flag == "--mpi") {
+            arguments.mpi = value;
         } else {
             return false;
         }
@@ -122,6 +131,21 @@ Status run(const Arguments& arguments) {
     return {};
 }
 
+/// All jobs of the process, MPI around them.
+Status run_all(const Arguments& arguments) {
+    void* mpi = nullptr;
+    if (!arguments.mpi.empty()) {
+        mpi = ::dlopen(arguments.mpi.c_str(), RTLD_NOW | RTLD_GLOBAL);
+        if (mpi == nullptr) return Error(Errc::kNotFound, ::dlerror());
+        reinterpret_cast<int (*)(int*, char***)>(::dlsym(mpi, "MPI_Init"))(nullptr, nullptr);
+    }
+    Status status;
+    for (int job = 0; job < arguments.jobs && status; ++job)
+        status = run(arguments);
+    if (mpi != nullptr) reinterpret_cast<int (*)()>(::dlsym(mpi, "MPI_Finalize"))();
+    return status;
+}
+
 }  // namespace
 }  // namespace weir
 
@@ -136,7 +160,7 @@ int main(int argc, char** argv) {
         std::this_thread::sleep_for(std::chrono::seconds(8));  // longer than the tests' time limits
         return 0;
     }
-    const weir::Status status = weir::run(arguments);
+    const weir::Status status = weir::run_all(arguments);
     if (status) return 0;
     fmt::print(stderr, "bootstrap_probe: {}\n", status.error().message());
     return 1;

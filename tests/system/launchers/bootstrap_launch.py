@@ -107,12 +107,43 @@ def secret_file(kind, launch, probe):
         case(f"{kind}: a secret file that others can read is refused", done.code != 0 and f"chmod 0600 {file.name}" in done.err, done)
 
 
+def met_twice(done):
+    """Whether two ranks met in two jobs, with another secret in each."""
+    secrets = sorted(row[4] for row in LINE.findall(done.out))
+    return done.code == 0 and len(secrets) == 4 and secrets[0] == secrets[1] != secrets[2] == secrets[3]
+
+
+def several_users(kind, launch, probe):
+    """A process that has two jobs, or uses MPI as well: over PMIx that works, PMI-1 has one user only."""
+    mpi = {"openmpi": "libmpi.so.40", "hydra": "libmpich.so.12"}.get(kind)
+    done = launch(2, [probe, "--jobs", "2"])
+    if NAMES[kind] == "PMIx":
+        case(f"{kind}: a process has two jobs, one after the other", met_twice(done), done)
+        if mpi:
+            done = launch(2, [probe, "--mpi", mpi])
+            case(f"{kind}: a process has a job and MPI", met(done, NAMES[kind], 2), done)
+        return
+    told = "an earlier job in this process uses the launcher's connection (PMI_FD), or has used it; "
+    case(f"{kind}: the second job of a process is told to use --rendezvous",
+         done.code != 0 and told in done.err and "give this job --rendezvous HOST:PORT" in done.err, done)
+    with launchers.ReservedPort() as port:
+        met_there = ["--rendezvous", f"127.0.0.1:{port}"]
+        done = launch(2, [probe, "--jobs", "2", *met_there])
+        case(f"{kind}: with --rendezvous a process has two jobs", met_twice(done), done)
+        if mpi:
+            done = launch(2, [probe, "--mpi", mpi])
+            case(f"{kind}: a job beside MPI is told to use --rendezvous", done.code != 0 and "PMI-1: MPI in this process uses" in done.err, done)
+            done = launch(2, [probe, "--mpi", mpi, *met_there])
+            case(f"{kind}: with --rendezvous a process has a job and MPI", met(done, "rendezvous", 2), done)
+
+
 def all_cases(kind, launch, probe):
     meets(kind, launch, probe)
     two_jobs(kind, launch, probe)
     absent(kind, launch, probe)
     secret_file(kind, launch, probe)
     if kind != "hand":
+        several_users(kind, launch, probe)
         dies(kind, launch, probe)
 
 
