@@ -117,7 +117,7 @@ void ClientCore::end_withdrawn(uint64_t now_ns) {
             return is_part ? send_as_failed(request, Errc::kDeadline) : abandon_request(request);
         }
         Peer& peer = peers_[request.peer];
-        if (!is_caller_reached(request) || peers_.back().state != Peer::State::kOpen) return;
+        if (!is_caller_reached(request)) return;
         reached.push_back(request.call);
         close_for_withdrawn(peer, now_ns);
     });

@@ -101,6 +101,36 @@ TEST_SUITE("client_deadlines") {
         CHECK(cluster.pulled(3) == 17);
     }
 
+    TEST_CASE("without a manager, too, a push that is withdrawn ends with its connection") {
+        for (const bool is_doubtful : {false, true}) {
+            CAPTURE(is_doubtful);
+            LateCluster cluster(is_doubtful);
+            ClientCore& client = cluster.client();
+            cluster.manager.reset();
+            for (const uint64_t later_ns : {kMillisecond, ManagerLink::kGiveUpNs, kSecond}) {
+                cluster.clock.advance(later_ns);
+                cluster.run_without_shard(cluster.clock.now_ns() + 10 * kMillisecond);
+            }
+            const uint64_t begin_ns = cluster.clock.now_ns();
+            const auto late = cluster.push(10 * kMillisecond);
+            const std::vector<uint64_t> one{10};
+            const auto other =
+                client.push(cluster.table, KeyRange{3, 4}, std::as_bytes(std::span(one)), {});
+            cluster.run_without_shard(begin_ns + 30 * kMillisecond);
+            REQUIRE(client.done(late));
+            const std::string text = client.take(late).error().message();
+            CHECK(text.find("did not answer before the deadline") != std::string::npos);
+            // Who called knows whether the shard may still read the memory.
+            CHECK((text.find("does not use that memory") != std::string::npos) == is_doubtful);
+            CHECK(client.is_referenced({cluster.memory, kLateBytes}) == is_doubtful);
+            // Without the manager nothing connects to the shard again.
+            REQUIRE(client.done(other));
+            const std::string of_other = client.take(other).error().message();
+            CHECK(of_other.find("the manager (rank 0) ") != std::string::npos);
+            CHECK(of_other.find("was closed for a call whose deadline") != std::string::npos);
+        }
+    }
+
     TEST_CASE("a small push that is late ends at once, and takes effect once at most") {
         LateCluster cluster(false);
         const std::vector<uint64_t> one{10};
