@@ -402,13 +402,15 @@ class Rendezvous(TestCase):
 
     def test_sigterm_makes_a_server_hand_over_and_end_with_0(self):
         job = self.start_open()
-        server = self.joiner(job)
-        job.wait_until_balanced(0, 1)
-        server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=LIMIT_S)
-        self.assertEqual(server.returncode, 0, errors)
-        self.assertEqual(job.servers(), [0])
-        self.assertTrue(job.is_training())
+        for behind in ([], ["timeout", "1000"]):  # which sends it twice: to the server, and to their group
+            server = self.joiner(job, behind=behind)
+            job.wait_until(lambda: len(job.servers()) == 2)
+            job.wait_until_balanced(*job.servers())
+            server.send_signal(signal.SIGTERM)
+            _, errors = server.communicate(timeout=LIMIT_S)
+            self.assertEqual(server.returncode, 0, errors)
+            self.assertEqual(job.servers(), [0])
+            self.assertTrue(job.is_training())
 
     def test_a_server_that_cannot_leave_ends_when_the_grace_is_over(self):
         job = self.start_open()
@@ -458,7 +460,7 @@ class Rendezvous(TestCase):
         job.wait_until_balanced(0, 1)
         self.assertEqual(job.weir("leave", "--server", 0).returncode, 0)  # now it cannot leave, and serves on
         server.send_signal(signal.SIGINT)
-        self.read_until(server, "a second signal ends the process at once")
+        self.read_until(server, "a second SIGINT ends the process at once")
         self.read_until(server, "cannot leave")  # it is told why it stays
         self.assertIsNone(server.poll())
         server.send_signal(signal.SIGINT)
@@ -472,7 +474,7 @@ class Rendezvous(TestCase):
         stop(job.ranks[0].pid)  # so that nobody takes what it holds
         try:
             server.send_signal(signal.SIGINT)
-            self.read_until(server, "a second signal ends the process at once")
+            self.read_until(server, "a second SIGINT ends the process at once")
             time.sleep(1.5)  # a second until it asks for its leave
             self.assertIsNone(server.poll())
             server.send_signal(signal.SIGINT)

@@ -260,12 +260,15 @@ class Words(Flags):
             self.assertLess(time.monotonic() - start, 30)  # it does not try
 
 
+AGAIN = {"SIGINT": "a second SIGINT ends", "SIGTERM": "another SIGTERM after a second ends"}
+
+
 class Signals(Flags):
     """SIGINT and SIGTERM end the training after a pass, on all ranks."""
 
-    def started(self, *flags):
+    def started(self, *flags, behind=()):
         train = self.data(rows=testing.endless())
-        process = subprocess.Popen([self.WEIR, "lr", "--train", train, *testing.ENDLESS, *map(str, flags)], stderr=subprocess.PIPE,
+        process = subprocess.Popen([*behind, self.WEIR, "lr", "--train", train, *testing.ENDLESS, *map(str, flags)], stderr=subprocess.PIPE,
                                    stdout=subprocess.PIPE, env=testing.clean_environment(testing.POOL))
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -282,7 +285,7 @@ class Signals(Flags):
                     words, err = process.communicate(timeout=testing.LIMIT_S)
                     self.assertEqual(process.returncode, code, err)
                     result = testing.read_json(out)
-                    self.assertRegex(err.decode(), f"weir: {name} received: a training that has begun ends after this pass, and the results so far are written; a second signal ends")
+                    self.assertRegex(err.decode(), f"weir: {name} received: a training that has begun ends after this pass, and the results so far are written; {AGAIN[name]} the process at once")
                     self.assertIn(f"weir: stopped by {name}: the training ended after pass {result['passes']}; the results so far are written", err.decode())
                     self.assertNotIn("error", err.decode())
                     self.assertEqual(result["ended_because"], f"stopped by {name}")
@@ -299,14 +302,45 @@ class Signals(Flags):
         self.assertIn("/dev/full", err.decode())
         self.assertNotIn("stopped by", err.decode())
 
-    def test_a_second_signal_ends_it_at_once(self):
-        process = self.started()
-        stop(process.pid)  # both are there before it looks
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)
-        os.kill(process.pid, signal.SIGCONT)
-        process.communicate(timeout=testing.LIMIT_S)
-        self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
+    def test_a_signal_that_comes_twice_at_once_is_one(self):
+        """As timeout(1) sends it on: to its child, and then to their group."""
+        for name, code in (("SIGINT", 130), ("SIGTERM", 143)):
+            for round_ in range(5):
+                with self.subTest(name=name, round=round_):
+                    model = self.path(f"{name}{round_}")
+                    process = self.started("--model", model, behind=("timeout", "1000"))
+                    process.send_signal(getattr(signal, name))
+                    _, err = process.communicate(timeout=testing.LIMIT_S)
+                    self.assertEqual(process.returncode, code, err)
+                    self.assertGreater(len(testing.read_model(model)), 0)
+
+    def test_a_signal_behind_the_other_one_is_not_the_second_one(self):
+        """Ctrl-C reaches a whole group, of which one process may send the others SIGTERM."""
+        for first, second in ((signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)):
+            with self.subTest(first=first):
+                process = self.started("--model", self.path("model"))
+                process.send_signal(first)
+                process.send_signal(second)
+                _, err = process.communicate(timeout=testing.LIMIT_S)
+                self.assertIn(process.returncode, (130, 143), err)  # the kernel may deliver either one first
+                self.assertGreater(len(testing.read_model(self.path("model"))), 0)
+
+    @staticmethod
+    def send_twice(pid, number):
+        os.kill(pid, number)
+        time.sleep(1.2 if number == signal.SIGTERM else 0.3)
+        os.kill(pid, number)
+
+    def test_the_same_signal_again_ends_it_at_once(self):
+        command = [self.WEIR, "lr", "--servers", "1", "--train", self.data(rows=testing.endless()), *testing.ENDLESS]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number=number), testing.Ranks(self.folder, command, 2) as job:
+                job.start_all()
+                self.assertTrue(job.until_training(), job.everything())
+                stop(job.pid(0))  # so that the pass does not end
+                self.send_twice(job.pid(1), number)
+                self.assertEqual(job.wait(1), -number, job.everything())
+                os.kill(job.pid(0), signal.SIGCONT)
 
     def test_a_signal_ends_all_ranks_together_and_one_of_them_says_so_once(self):
         out, train = self.path("out.json"), self.data(rows=testing.endless())
@@ -340,7 +374,7 @@ class Signals(Flags):
                 os.kill(job.pid(2), getattr(signal, name))
                 time.sleep(2)
                 self.assertEqual([job.processes[rank].poll() for rank in (0, 2, 3)], [None] * 3, job.everything())
-                stays = f"{name} received: rank 0 has the manager, and serves until the workers have ended; a second signal ends"
+                stays = f"{name} received: rank 0 has the manager, and serves until the workers have ended; {AGAIN[name]}"
                 self.assertEqual([job.err(rank).count(stays) for rank in (0, 2)], [1, 0], job.everything())
                 os.kill(job.pid(3), getattr(signal, name))
                 self.assertEqual([job.wait(rank) for rank in (0, 2, 3)], [code] * 3, job.everything())
@@ -349,16 +383,17 @@ class Signals(Flags):
                 self.assertNotIn("hands over", job.err(2), job.everything())
             self.assertEqual(testing.read_json(out)["ended_because"], f"stopped by {name}")
 
-    def test_a_second_signal_ends_a_server_at_once(self):
+    def test_the_same_signal_again_ends_a_server_at_once(self):
         command = [self.WEIR, "lr", "--servers", "2", "--train", self.data(rows=testing.endless()), *testing.ENDLESS]
         with testing.Ranks(self.folder, command, 3) as job:
             job.start_all()
             self.assertTrue(job.until_training(), job.everything())
-            stop(job.pid(1))  # both are there before it looks
-            os.kill(job.pid(1), signal.SIGTERM)
-            os.kill(job.pid(1), signal.SIGINT)
-            os.kill(job.pid(1), signal.SIGCONT)
-            self.assertIn(job.wait(1), (-signal.SIGINT, -signal.SIGTERM))
+            stop(job.pid(0))  # so that nobody takes what it holds
+            try:
+                self.send_twice(job.pid(1), signal.SIGTERM)
+                self.assertEqual(job.wait(1), -signal.SIGTERM)
+            finally:
+                os.kill(job.pid(0), signal.SIGCONT)
 
     @staticmethod
     def has_open(pid, path):

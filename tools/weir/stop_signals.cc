@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/stop_signals.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -21,6 +22,8 @@ std::atomic<int> g_signal = 0;
 std::atomic<const char*> g_says = nullptr;
 std::atomic<size_t> g_says_bytes = 0;
 std::atomic<uint64_t> g_since_ns = 0;  // when g_signal came; 0: not yet
+std::atomic<uint64_t> g_int_ns = 0;    // when the first SIGINT came; 0: none did
+std::atomic<uint64_t> g_term_ns = 0;   // the first SIGTERM
 std::atomic<uint32_t> g_grace_s = 0;
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -28,25 +31,44 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<const char*>::is_always_lock_free);
 
 constexpr uint64_t kSettledNs = kSecond;
+// Whoever stops a process often signals it more than once, such as timeout(1): the child, then its
+// group. A person presses Ctrl-C again no sooner than this.
+constexpr uint64_t kSameIntNs = 100 * kMillisecond;
+constexpr uint64_t kSameTermNs = kSecond;
 
 void tell(std::string_view text) {
     (void)!::write(STDERR_FILENO, text.data(), text.size());
 }
 
+/// Remembers `signal`. Whether it was asked for again, not only sent twice.
+bool is_asked_again(int signal, uint64_t now_ns) {
+    std::atomic<uint64_t>& first_ns = signal == SIGINT ? g_int_ns : g_term_ns;
+    uint64_t before_ns = 0;
+    if (first_ns.compare_exchange_strong(before_ns, now_ns)) {
+        if (signal == SIGTERM) (void)::alarm(g_grace_s);
+        return false;
+    }
+    // Another thread may have taken the first one a little later than this one read its clock.
+    const uint64_t age_ns = now_ns - std::min(now_ns, before_ns);
+    return age_ns >= (signal == SIGINT ? kSameIntNs : kSameTermNs);
+}
+
 void take(int signal) {
     const int saved_errno = errno;
+    const uint64_t now_ns = SteadyClock().now_ns();  // clock_gettime(), which a handler may call
+    const bool ends_now = is_asked_again(signal, now_ns);
     int none = 0;
     if (g_signal.compare_exchange_strong(none, signal)) {
-        g_since_ns = SteadyClock().now_ns();  // clock_gettime(), which a handler may call
-        if (signal == SIGTERM) (void)::alarm(g_grace_s);
+        g_since_ns = now_ns;
         if (g_says_bytes.load() > 0) {
             tell("\nweir: ");
             tell(signal_name(signal));
             tell(" received: ");
             tell({g_says.load(), g_says_bytes.load()});
-            tell("; a second signal ends the process at once\n");
+            tell(signal == SIGINT ? "; a second SIGINT ends the process at once\n"
+                                  : "; another SIGTERM after a second ends the process at once\n");
         }
-    } else {
+    } else if (ends_now) {
         (void)std::signal(signal, SIG_DFL);
         (void)::raise(signal);  // delivered when this handler returns
     }
@@ -61,9 +83,9 @@ void end_of_grace(int /*signal*/) {
     ::_exit(stop_exit_code(SIGTERM));
 }
 
-bool has_signal_since(uint64_t age_ns) noexcept {
+bool is_older_than(uint64_t age_ns, const std::atomic<uint64_t>& came_ns) noexcept {
     // relaxed: it guards no other data
-    const uint64_t since_ns = g_since_ns.load(std::memory_order_relaxed);
+    const uint64_t since_ns = came_ns.load(std::memory_order_relaxed);
     return since_ns != 0 && SteadyClock().now_ns() - since_ns >= age_ns;
 }
 
@@ -105,11 +127,11 @@ int stop_signal() noexcept {
 }
 
 bool stop_signal_has_settled() noexcept {
-    return has_signal_since(kSettledNs);
+    return is_older_than(kSettledNs, g_since_ns);
 }
 
 bool is_grace_over(uint32_t seconds) noexcept {
-    return seconds > 0 && stop_signal() == SIGTERM && has_signal_since(seconds * kSecond);
+    return seconds > 0 && is_older_than(seconds * kSecond, g_term_ns);
 }
 
 int ended_by_grace(const Error& undone) {

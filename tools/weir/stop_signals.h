@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// SIGINT and SIGTERM as requests to stop: the first is remembered, the second ends the process.
+/// SIGINT and SIGTERM as requests to stop: the first is remembered, the same one again ends the
+/// process.
 
 #include <cstdint>
 #include <string_view>
@@ -14,8 +15,10 @@ namespace weir::tools {
 inline constexpr uint32_t kGraceSeconds = 25;
 
 /// From now on the first SIGINT or SIGTERM is only remembered, and its name and `says` are
-/// written to stderr. The next one ends the process at once. A signal that was ignored stays
-/// ignored. Only the first call has an effect.
+/// written to stderr. A second SIGINT ends the process at once, and so does another SIGTERM a second
+/// or more after the first: until then it is the same request, which wrappers such as timeout(1)
+/// send twice (of SIGINT, for a tenth of a second). A signal that was ignored stays ignored. Only
+/// the first call has an effect.
 ///
 /// says:   static text without a line end; empty: nothing is written
 /// Thread: any

@@ -35,7 +35,8 @@ void add_server(CLI::App& app, Command& chosen) {
         "The job gives it its share of the parameters, while training goes on. SIGTERM, or Ctrl-C\n"
         "once, makes it hand over all and end with 0, unless rank 0 of the job gets the signal, "
         "too;\n"
-        "a second signal ends it at once. If a signal stops the training, it ends as the ranks of\n"
+        "Ctrl-C twice, or SIGTERM again after a second, ends it at once. If a signal stops the "
+        "training, it ends as the ranks of\n"
         "the job do, with 130 (SIGINT) or 143 (SIGTERM).");
     command->callback([flags, &chosen] {
         chosen.run = [flags](Config& config) { return run_server(*flags, config); };
