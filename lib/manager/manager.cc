@@ -77,12 +77,16 @@ size_t Manager::poll() {
     // All that has come is read; or somebody sends without end.
     if (count == 0 || now_ns - awake_since_ns_ > options_.lease_ns / 2) is_catching_up_ = false;
     polled_ns_ = now_ns;
+    // What comes without end must not keep those who say nothing from being looked for.
+    if (count == 0) all_read_ns_ = now_ns;
+    const bool is_all_read =
+        now_ns - std::max(all_read_ns_, awake_since_ns_) > options_.lease_ns / 2 || count == 0;
     if (phase_ == Phase::kJoining && now_ns - started_ns_ > options_.join_timeout_ns) {
         end(Errc::kDeadline, missing());
     }
     size_t checkpointed = 0;
     if (phase_ == Phase::kRunning) {
-        if (count == 0) {  // all that has come is read
+        if (is_all_read) {
             lose_silent_workers(now_ns);
             look_for_silence(now_ns);
         }

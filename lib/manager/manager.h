@@ -291,6 +291,7 @@ private:
     uint64_t led_since_ns_ = ~uint64_t{0};  ///< begin_to_look(); ~0: no other one led before
     uint64_t awake_since_ns_ = 0;           ///< it has been polled often enough
     uint64_t next_look_ns_ = 0;             ///< for silent servers
+    uint64_t all_read_ns_ = 0;              ///< all that had come was read
     std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged
     /// Servers that were removed while they had a lease, and their processes.
     std::map<uint32_t, uint64_t> fenced_;

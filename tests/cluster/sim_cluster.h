@@ -67,6 +67,7 @@ struct SimShape {
     std::shared_ptr<ManagerRecord> record = nullptr;  ///< if there is one, it is written
     using Endpoint = std::unique_ptr<transport::Endpoint>;
     std::function<Endpoint(Endpoint)> around_shard{};  ///< what a shard has instead of its endpoint
+    std::function<Endpoint(Endpoint)> around_manager{};  ///< the same of a manager that is alone
 };
 
 /// A server that joins a running cluster.
@@ -413,6 +414,8 @@ private:
         if (shape_.is_manager_apart) managers_device_ = network.make_device(kManagersHost);
         const Clock& managers_clock = clock_of(shape_.is_manager_apart ? kManagersHost : 0);
         auto managers_endpoint = endpoint(shape_.is_manager_apart ? *managers_device_ : first);
+        if (shape_.around_manager)
+            managers_endpoint = shape_.around_manager(std::move(managers_endpoint));
         if (shape_.record != nullptr)
             managers_endpoint = std::make_unique<RecordingEndpoint>(
                 std::move(managers_endpoint), managers_clock, manager_options, shape_.record);

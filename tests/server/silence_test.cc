@@ -15,7 +15,9 @@
 
 #include "lib/node/lease_line.h"
 #include "lib/node/manager_link.h"
+#include "tests/cluster/raw_worker.h"
 #include "tests/cluster/silent_cluster.h"
+#include "tests/frames.h"
 #include "tests/passing_endpoint.h"
 
 namespace weir::test {
@@ -73,6 +75,46 @@ private:
     std::set<std::pair<ConnectionId, uint64_t>> asked_;
 };
 
+/// What somebody sends to the manager again and again, behind all else.
+struct Flood {
+    ManualClock* clock = nullptr;
+    transport::ConnectionId connection = 0;
+    std::vector<uint64_t> message;  ///< none: nothing is sent
+    size_t sent_count = 0;
+};
+
+class FloodedEndpoint final : public testing::PassingEndpoint {
+public:
+    FloodedEndpoint(std::unique_ptr<Endpoint> inner, Flood& flood)
+        : PassingEndpoint(std::move(inner)), flood_(flood) {}
+
+    [[nodiscard]] size_t poll(std::span<Completion> completions) override {
+        const size_t count = inner().poll(completions);
+        for (const Completion& c : completions.first(count)) {
+            wire::Frame frame;
+            if (c.event != transport::Event::kReceived ||
+                wire::decode(c.message, frame) != Errc::kOk ||
+                frame.header.kind != wire::Kind::kCheckpoint)
+                continue;
+            flood_.connection = c.connection;
+            flood_.message.resize((c.message.size() + 7) / 8);
+            std::memcpy(flood_.message.data(), c.message.data(), c.message.size());
+        }
+        if (count == completions.size() || flood_.message.empty()) return count;
+        constexpr uint64_t kMessageNs = 100'000;
+        flood_.clock->advance(kMessageNs);
+        completions[count] = {};
+        completions[count].event = transport::Event::kReceived;
+        completions[count].connection = flood_.connection;
+        completions[count].message = std::as_bytes(std::span(flood_.message));
+        ++flood_.sent_count;
+        return count + 1;
+    }
+
+private:
+    Flood& flood_;
+};
+
 }  // namespace
 
 TEST_SUITE("silence") {
@@ -97,6 +139,42 @@ TEST_SUITE("silence") {
             REQUIRE(cluster.push_and_wait().has_value());
         CHECK(cluster.sum() == 12 * kCounters);
         CHECK(cluster.run_until([&] { return cluster.has_all_copies(); }));
+    }
+
+    TEST_CASE("who sends to the manager without end keeps no silent server from being replaced") {
+        Flood flood;
+        SimShape shape = SilentCluster::shape_of(1, 3);
+        shape.around_manager = [&](SimShape::Endpoint inner) {
+            return std::make_unique<FloodedEndpoint>(std::move(inner), flood);
+        };
+        SilentCluster cluster(shape);
+        flood.clock = &cluster.clock;
+        REQUIRE(cluster.push_and_wait().has_value());
+        RawWorker sender(cluster, 1'234'567);
+        const transport::ConnectionId connection = sender.join_as_operator();
+        wire::FrameHeader header = testing::frame_header(wire::Kind::kCheckpoint, 1);
+        header.first = static_cast<uint64_t>(CheckpointAsk::kWritten);
+        sender.send(connection, header);
+        for (int i = 0; i < 1000 && flood.message.empty(); ++i) {
+            (void)cluster.step();
+            (void)cluster.network.step();
+        }
+        REQUIRE_FALSE(flood.message.empty());
+        cluster.stop_server(1);
+        const auto push = cluster.push();
+        const uint64_t end_ns = cluster.clock.now_ns() + 10 * kServersLeaseNs;
+        while (cluster.clock.now_ns() < end_ns && !cluster.workers[0]->done(push)) {
+            (void)cluster.step();
+            (void)cluster.network.step();
+        }
+        CHECK(flood.sent_count > 1000);
+        CHECK(cluster.workers[0]->done(push));
+        CHECK_FALSE(cluster.has_server(1));
+        CHECK(cluster.has_server(0));
+        CHECK(cluster.has_server(2));
+        flood.message.clear();
+        CHECK(cluster.finish(0, push).has_value());
+        CHECK(cluster.sum() == 2 * kCounters);
     }
 
     TEST_CASE("a server that has ended is replaced with its process, before its lease ends") {
