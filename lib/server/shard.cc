@@ -166,9 +166,7 @@ void Shard::handle(const Completion& completion) {
             if (to_manager_.owns(completion.connection) && to_manager_.connected())
                 to_manager_.send(wire::header_of(Kind::kJoin), join_message().encode());
             return;
-        case Event::kClosed:
-            if (!completion.memory_in_doubt) streams_.take_back_lent(completion.connection);
-            return closed(completion.connection);
+        case Event::kClosed: return closed(completion.connection, completion.memory_in_doubt);
         case Event::kImmediate:
             return refuse(completion.connection, "an immediate, which shards do not take");
     }
@@ -295,7 +293,8 @@ void Shard::control(const wire::Frame& frame) {
     }
 }
 
-void Shard::closed(ConnectionId connection) {
+/// One that this shard has closed is in doubt until the endpoint says that it is closed.
+void Shard::closed(ConnectionId connection, bool memory_in_doubt) {
     outbox_.forget(connection);
     fetcher_.forget(connection);
     if (holds_answers_) {
@@ -305,7 +304,7 @@ void Shard::closed(ConnectionId connection) {
     if (to_manager_.owns(connection)) {
         return to_manager_.closed() ? void() : lose_manager();
     }
-    if (!closed_of_shard(connection)) {
+    if (!closed_of_shard(connection, memory_in_doubt)) {
         if (Session* const session = sessions_.find(connection)) forget_pushes(*session);
         const std::optional<uint32_t> worker = sessions_.close(connection);
         for (const auto& table : tables_) {

@@ -165,7 +165,7 @@ private:
     void take_passes(std::span<const std::byte> body);
     void control(const wire::Frame& frame);
     [[nodiscard]] JoinMessage join_message() const;
-    void closed(ConnectionId connection);
+    void closed(ConnectionId connection, bool memory_in_doubt = true);
     void refuse(ConnectionId connection, std::string_view why);
     void refuse_worker(ConnectionId connection);
     void end(Status outcome);
@@ -233,7 +233,7 @@ private:
     [[nodiscard]] bool is_preparing() const noexcept;
     void follow(ConnectionId connection, const wire::Frame& frame);
     void receive_from_shard(ConnectionId connection, const wire::Frame& frame);
-    [[nodiscard]] bool closed_of_shard(ConnectionId connection);
+    [[nodiscard]] bool closed_of_shard(ConnectionId connection, bool memory_in_doubt);
     void look_for_stuck_streams();
     void tell_manager(const LearnerReport& report, Errc status);
     void tell_applied(ConnectionId connection, Follower& follower);

@@ -309,7 +309,7 @@ void Shard::receive_from_shard(ConnectionId connection, const wire::Frame& frame
 }
 
 /// Whether it was a connection to or from another shard.
-bool Shard::closed_of_shard(ConnectionId connection) {
+bool Shard::closed_of_shard(ConnectionId connection, bool memory_in_doubt) {
     auto follower = followers_.extract(connection);
     const bool was_theirs = !follower.empty();
     if (was_theirs && follower.mapped()->stream() != 0) {
@@ -318,7 +318,7 @@ bool Shard::closed_of_shard(ConnectionId connection) {
         if (detached_.contains(primary) || detached_.size() <= view_.shards().size())
             detached_[primary] = std::move(follower.mapped());
     }
-    return streams_.closed(connection) || was_theirs;
+    return streams_.closed(connection, memory_in_doubt) || was_theirs;
 }
 
 }  // namespace weir

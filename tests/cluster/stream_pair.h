@@ -342,6 +342,7 @@ public:
     size_t sent_bytes = 0;  // in all
     uint64_t applied = 0;   // index of the last record that the learner has applied
     bool is_learner_stopped = false;
+    bool is_in_doubt = false;  // whether the learner can still read what a closed connection lent
     bool are_iterations = false;  // pushes: each is all that one changes
 
 private:
@@ -455,8 +456,7 @@ private:
                 (void)streams.connected(c.connection);
             }
             if (c.event == transport::Event::kClosed) {
-                streams.take_back_lent(c.connection);
-                (void)streams.closed(c.connection);
+                (void)streams.closed(c.connection, is_in_doubt);
             }
             if (c.event != transport::Event::kReceived) continue;
             wire::Frame frame;

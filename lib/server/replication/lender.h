@@ -4,12 +4,17 @@
 /// Lender: memory for the rows of records, from which copies that map it take them. So a record is
 /// copied twice on its way, and not four times as one in messages is.
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "lib/server/requests/spare_blocks.h"
 #include "lib/store/memory.h"
+#include "transport/transport.h"
 
 namespace weir {
 
@@ -18,6 +23,9 @@ struct LendingOptions {
     size_t bytes_min = size_t{16} << 10;  ///< shorter rows go in messages
 };
 
+/// What a connection that has ended had lent, its reader may still take: it is set aside until the reader has
+/// no way to it any more. Where nobody knows when that is, it stays there.
+///
 /// Thread: the shard's
 class Lender {
 public:
@@ -33,11 +41,20 @@ public:
     /// Nobody reads it any more.
     void put(Block block) noexcept { spares_->put(std::move(block)); }
 
+    /// The other end of the connection may read it until take_back().
+    void set_aside(transport::ConnectionId connection, std::vector<Block> lent) {
+        std::vector<Block>& all = aside_[connection];
+        std::ranges::move(lent, std::back_inserter(all));
+    }
+
+    void take_back(transport::ConnectionId connection) { aside_.erase(connection); }
+
 private:
     static constexpr size_t kSpareBytesMax = size_t{16} << 20;
 
     size_t bytes_min_;
     std::optional<SpareBlocks> spares_;
+    std::unordered_map<transport::ConnectionId, std::vector<Block>> aside_;
 };
 
 }  // namespace weir

@@ -34,7 +34,9 @@ Stream::Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock,
 }
 
 Stream::~Stream() {
-    if (connection_) endpoint_.close(*connection_);
+    if (!connection_) return;
+    set_lent_aside();
+    endpoint_.close(*connection_);
 }
 
 void Stream::enter(State state, uint64_t pause_ns) {
@@ -115,7 +117,8 @@ void Stream::connected() {
     closed();
 }
 
-void Stream::closed() {
+void Stream::closed(bool memory_in_doubt) {
+    if (memory_in_doubt) set_lent_aside();
     connection_.reset();
     if (state_ == State::kPaused) return;
     if (state_ == State::kOpen && clock_.now_ns() - connected_ns_ >= kPauseNsMax) pause_ns_ = 0;
@@ -217,15 +220,19 @@ void Stream::give_back(Queued&& record) {
     if (record.lent) lender_.put(std::move(record.lent));
 }
 
-std::vector<Block> Stream::take_lent() {
+/// The learner may take what was lent over this connection though that ends. What is sent again has its rows in
+/// messages.
+void Stream::set_lent_aside() {
     std::vector<Block> lent;
-    const auto take = [&](Queued& record) {
-        if (record.lent) lent.push_back(std::move(record.lent));
-    };
-    for (Sent& sent : unapplied_)
-        take(sent.kept);
-    if (has_sent_part()) take(queue_.front());
-    return lent;
+    for (Sent& sent : unapplied_) {
+        if (sent.kept.lent) lent.push_back(take_lent(sent.kept));
+    }
+    if (has_sent_part() && queue_.front().lent) {
+        queue_bytes_ -= queue_.front().size();
+        lent.push_back(take_lent(queue_.front()));
+        queue_bytes_ += queue_.front().size();
+    }
+    if (!lent.empty()) lender_.set_aside(*connection_, std::move(lent));
 }
 
 void Stream::forget_lists() {
@@ -450,6 +457,7 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
         ends_.primary, ends_.learner, to_string(header.status));
     is_refused_ = true;
     endpoint_.close(*connection_);
+    set_lent_aside();
     connection_.reset();
     enter(State::kPaused, kPauseNsMax);
     return {};

@@ -197,9 +197,8 @@ public:
     }
 
     void connected();
-    void closed();
-    /// What the learner may still take over the connection, when the stream is to end.
-    [[nodiscard]] std::vector<Block> take_lent();
+    /// `memory_in_doubt`: as in transport::Completion.
+    void closed(bool memory_in_doubt = false);
     /// The learner has sent kApplied. Returns what is wrong with it; empty if nothing is.
     [[nodiscard]] std::string_view applied(const wire::FrameHeader& header);
 
@@ -305,6 +304,8 @@ private:
     [[nodiscard]] bool can_lend() const;
     [[nodiscard]] bool lend(Queued& record);
     void put_rows_into(Queued& record);
+    [[nodiscard]] static Block take_lent(Queued& record);
+    void set_lent_aside();
     void give_back(Queued&& record);
     void add_all_rows(const Batch& batch, size_t table);
     void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);

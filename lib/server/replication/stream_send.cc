@@ -100,12 +100,17 @@ bool Stream::lend(Queued& record) {
 
 /// Puts the rows into the record: the learner does not map memory, on this connection.
 void Stream::put_rows_into(Queued& record) {
-    const std::span<const std::byte> rows(record.lent.data(), record.lent_bytes);
     queue_bytes_ -= record.size();
-    record.bytes = RecordMessage::decode(record.bytes, rows)->encode();
-    lender_.put(std::move(record.lent));
-    record.lent_bytes = 0;
+    lender_.put(take_lent(record));
     queue_bytes_ += record.size();
+}
+
+/// The record has its rows itself from now on.
+Block Stream::take_lent(Queued& record) {
+    const std::span<const std::byte> rows(record.lent.data(), record.lent_bytes);
+    record.bytes = RecordMessage::decode(record.bytes, rows)->encode();
+    record.lent_bytes = 0;
+    return std::exchange(record.lent, {});
 }
 
 /// Sends the next frame of what waits. False: not now.

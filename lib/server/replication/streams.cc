@@ -76,11 +76,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         for (const auto& [learner, stream] : streams_)
             stream->add_again();
     }
-    std::erase_if(streams_, [&](const ToLearner& one) {
-        const bool ends = !wanted.contains(one.learner);
-        if (ends) keep_lent(*one.stream);
-        return ends;
-    });
+    std::erase_if(streams_, [&](const ToLearner& one) { return !wanted.contains(one.learner); });
     for (const auto& [learner, segments] : wanted) {
         auto place = place_of(learner);
         if (place == streams_.end() || place->learner != learner)
@@ -103,13 +99,6 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
     forget_lists();       // they name streams
     positions_seen_ = 0;  // other streams may have generations of the same sum
     look_at_positions();
-}
-
-/// A stream is about to end, and its connection with it.
-void Streams::keep_lent(Stream& stream) {
-    if (!stream.connection()) return;
-    std::vector<Block> lent = stream.take_lent();
-    if (!lent.empty()) lent_.emplace(*stream.connection(), std::move(lent));
 }
 
 /// A copy that the last primary had may lack what this shard had from it. What is promised from now on
@@ -476,9 +465,10 @@ bool Streams::connected(transport::ConnectionId connection) {
     return stream != nullptr;
 }
 
-bool Streams::closed(transport::ConnectionId connection) {
+bool Streams::closed(transport::ConnectionId connection, bool memory_in_doubt) {
     Stream* const stream = find(connection);
-    if (stream != nullptr) stream->closed();
+    if (stream != nullptr) stream->closed(memory_in_doubt);
+    if (!memory_in_doubt) lender_.take_back(connection);
     look_at_positions();
     return stream != nullptr;
 }

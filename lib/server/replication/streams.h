@@ -69,11 +69,7 @@ public:
     void note_touched(const TouchedLog& log) { log.collect(touched_); }
 
     /// Ends all streams: before the endpoint goes.
-    void end() {
-        for (const auto& [learner, stream] : streams_)
-            keep_lent(*stream);
-        streams_.clear();
-    }
+    void end() { streams_.clear(); }
 
     /// Nothing of what is leaving changes any more.
     void mark() noexcept {
@@ -152,10 +148,7 @@ public:
     // Connections. The functions return whether it is one of a stream.
 
     bool connected(transport::ConnectionId connection);
-    bool closed(transport::ConnectionId connection);
-
-    /// The other end of a connection has no way any more to what was lent to it.
-    void take_back_lent(transport::ConnectionId connection) { lent_.erase(connection); }
+    bool closed(transport::ConnectionId connection, bool memory_in_doubt);
 
     /// Returns what is wrong with the frame; empty if nothing is.
     [[nodiscard]] std::string_view receive(transport::ConnectionId connection,
@@ -251,7 +244,6 @@ private:
             stream->at_state(state_);
     }
 
-    void keep_lent(Stream& stream);
     void look_at_positions();
     void take_over(Stream& stream);
     void record(ShardTable& table, const ExecutedPush& push, const Cause& cause);
@@ -278,8 +270,6 @@ private:
     ShardTables& tables_;
     RepeatedLog& failures_;
     Lender lender_;
-    /// Of streams that have ended, by their connections: until these are closed, the learner may take it.
-    std::unordered_map<transport::ConnectionId, std::vector<Block>> lent_;
     std::vector<ToLearner> streams_;  ///< ascending by learner
     uint64_t stream_count_ = 0;       ///< that there have been
     uint64_t state_ = 0;

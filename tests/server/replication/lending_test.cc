@@ -51,6 +51,31 @@ TEST_SUITE("lending") {
         CHECK(pair.wrong == "");
     }
 
+    TEST_CASE("what was lent is not used again while the reader may not have given it up") {
+        for (const bool is_in_doubt : {false, true}) {
+            CAPTURE(is_in_doubt);
+            LendingPair pair;
+            pair.push_extent(0);
+            (void)pair.run_until([] { return false; }, 50);
+            pair.is_learner_stopped = true;
+            pair.push_extent(0);
+            (void)pair.run_until([] { return false; }, 50);
+            pair.is_in_doubt = is_in_doubt;
+            pair.break_stream();
+            pair.is_learner_stopped = false;
+            (void)pair.run_until([] { return false; }, 3000);
+            pair.check_equal();
+            const size_t before = pair.lent.allocations();
+            for (int i = 0; i < 3; ++i) {
+                pair.push_extent(0);
+                (void)pair.run_until([] { return false; }, 50);
+            }
+            CHECK(pair.lent.allocations() - before == (is_in_doubt ? 1 : 0));
+            pair.check_equal();
+            CHECK(pair.wrong == "");
+        }
+    }
+
     TEST_CASE("rows that were lent are lent again over another connection, or sent") {
         LendingPair pair;
         pair.is_learner_stopped = true;
