@@ -391,21 +391,28 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
     }
 }
 
-/// The last checkpoint has the tables that nobody has. While there are some, the one that the job goes
-/// on from stays, however old: whoever opens one of them gets its rows from there.
+/// The last checkpoint has the tables that nobody has.
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
     const bool has_written = last_number_ != 0;
-    checkpoint::Keep keep{.newest = options_.kept_count};
-    if (!goes_on_here()) keep.before = *first_number_;
-    if (!unread_.empty() && goes_on_here()) keep.needed = options_.resumed_from;
-    disk_->start([folder = options_.folder, keep,
+    disk_->start([folder = options_.folder,
                   from = has_written ? OldCheckpoint{options_.folder, last_number_}
                                      : OldCheckpoint{options_.resumed_folder,
                                                      options_.resumed_from.value_or(0)},
                   manifest = manifest_, unread = unread_](Disk& disk) mutable {
         const Status written = write_whole(disk, folder, from, unread, std::move(manifest));
-        if (!written) return failed(written.error());
+        return written ? DiskAnswer() : failed(written.error());
+    });
+}
+
+/// When all that decide here have agreed that there is a newer one: until then, another manager may go on with
+/// one of them. Nobody waits for it. While there are tables that nobody has, the one that the job goes on
+/// from stays, however old: whoever opens one of them gets its rows from there.
+void Checkpoints::remove_old_ones() {
+    checkpoint::Keep keep{.newest = options_.kept_count};
+    if (!goes_on_here()) keep.before = *first_number_;
+    if (!unread_.empty() && goes_on_here()) keep.needed = options_.resumed_from;
+    disk_->start([folder = options_.folder, keep](Disk& disk) {
         remove_old(disk, folder, keep);
         return DiskAnswer();
     });
@@ -423,6 +430,7 @@ void Checkpoints::complete() {
     last_duration_ns_ = clock_.now_ns() - begun_ns_;
     last_failure_.clear();
     note_end({});
+    remove_old_ones();
     constexpr double kMib = 1024.0 * 1024.0;
     log(LogLevel::kInfo, "checkpoint {} is in {}{}: {:.1f} MiB in {:.2f} s, {:.1f} MiB of it new",
         last_number_, options_.folder,

@@ -48,7 +48,8 @@ struct CheckpointOptions {
 ///   kTaking     every shard goes on up to the highest of these, keeps the rows of each table as they
 ///               are then, goes on, and writes its chunks, or names those of the last checkpoint to
 ///               which nothing was pushed since
-///   kWriting    all chunks are there: the manifest is written, and old checkpoints are removed
+///   kWriting    all chunks are there: the manifest is written
+/// Then old checkpoints are removed.
 /// While all shards stand, none has executed anything that was sent after an answer of one that stood
 /// later: so the checkpoint shows no push without those that were acknowledged before it was sent.
 ///
@@ -69,7 +70,7 @@ public:
     /// joins do not wait for it any longer, and for as long the next one does not begin by itself. One that
     /// somebody asks for fails at once while it hangs (DiskQueue::kHangNs).
     static constexpr uint64_t kDiskNs = 60 * kSecond;
-    /// The same for a manifest, behind which old checkpoints are removed: only who asked waits.
+    /// The same for a manifest: only who asked waits.
     static constexpr uint64_t kManifestNs = 600 * kSecond;
     /// After one that failed, the next one that nobody asks for waits so long: because of the disk, or
     /// because of servers that came, left or died. One that was due is tried again then.
@@ -189,6 +190,7 @@ private:
     void freeze(uint64_t number);
     void order_to_take();
     void write_manifest();
+    void remove_old_ones();
     void complete();
     void note_end(std::string failure);
     [[nodiscard]] bool goes_on_here() const noexcept;

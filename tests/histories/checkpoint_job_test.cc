@@ -310,6 +310,7 @@ TEST_SUITE("checkpoint_job") {
             REQUIRE(cluster.make_table(0, counters("w")));
             for (size_t i = 0; i < count; ++i)
                 REQUIRE(checkpoint_now(cluster));
+            cluster.run_idle(2);  // old ones are removed
         };
         write(shape, kept + 2);
         const auto first = checkpoint::list_checkpoints(*folder.disk, folder.folder).value();

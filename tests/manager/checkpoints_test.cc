@@ -284,6 +284,63 @@ TEST_SUITE("checkpoints") {
         fails_late(Checkpoints::kTakeNs, "shard 3 did not come to its instant within 60 s");
     }
 
+    TEST_CASE(
+        "old ones are removed when managers have agreed that there is a newer one, not before") {
+        ManualClock clock;
+        FakeEndpoint endpoint;
+        Outbox outbox{endpoint};
+        const auto files = std::make_shared<SimDisk>();
+        const auto disk = std::make_shared<checkpoint::DiskQueue>(
+            files, std::shared_ptr<const Clock>(std::shared_ptr<const Clock>(), &clock));
+        const auto agreed = std::make_shared<AgreedDisk>(disk);
+        CheckpointOptions options;
+        options.folder = "d";
+        options.kept_count = 1;
+        options.disk = disk;
+        options.agreed_disk = agreed;
+        Checkpoints checkpoints(options, outbox, clock);
+        checkpoints.start({});
+        using Step = CheckpointReport::Step;
+        // What the manager that leads has done on the disk.
+        const auto done = [&] {
+            std::optional<std::pair<uint64_t, DiskAnswer>> answer = agreed->lead();
+            while (disk->run_one()) {
+            }
+            return answer ? answer : agreed->lead();
+        };
+        const auto agree = [&] {
+            if (const auto answer = done()) agreed->answered(answer->first, answer->second);
+            (void)checkpoints.poll();
+        };
+        const auto come_to_manifest = [&](uint64_t number) {
+            checkpoints.begin({{.number = 3, .connection = 7}}, {}, {});
+            agree();
+            REQUIRE(checkpoints.take(3, {.step = Step::kFrozen, .number = number}));
+            REQUIRE(checkpoints.take(3, {.step = Step::kTaken, .number = number}));
+            REQUIRE(checkpoints.take(3, {.step = Step::kSaved, .number = number}));
+        };
+        const auto listed = [&] { return *checkpoint::list_checkpoints(*files, "d"); };
+        come_to_manifest(1);
+        agree();
+        (void)done();
+        CHECK(listed() == std::vector<uint64_t>{1});
+        come_to_manifest(2);
+        (void)done();  // the manifest is there, and nobody has agreed on that
+        CHECK(listed() == std::vector<uint64_t>{1, 2});
+        agreed->change_leader();
+        (void)checkpoints.poll();
+        CHECK_FALSE(checkpoints.is_under_way());
+        CHECK(checkpoints.resume_advice().find("checkpoint 1") != std::string::npos);
+        (void)done();
+        CHECK(listed() == std::vector<uint64_t>{1, 2});
+        clock.advance(Checkpoints::kPauseNs);
+        come_to_manifest(3);
+        agree();
+        CHECK(listed().size() == 3);
+        (void)done();
+        CHECK(listed() == std::vector<uint64_t>{3});
+    }
+
     TEST_CASE("a manifest that is not taken ends it after ten minutes") {
         DueCheckpoints job;
         job.checkpoints.begin({{.number = 3, .connection = 7}}, {}, {});
