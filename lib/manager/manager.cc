@@ -90,6 +90,7 @@ size_t Manager::poll() {
             lose_silent_workers(now_ns);
             look_for_silence(now_ns);
         }
+        look_at_question(now_ns);
         if (!fenced_.empty()) give_up_fenced(now_ns);
         if (apart_until_ns_ && now_ns >= *apart_until_ns_) {
             apart_until_ns_.reset();

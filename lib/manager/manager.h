@@ -237,6 +237,8 @@ private:
     [[nodiscard]] Status take_checkpoint_report(uint32_t shard, const wire::Frame& frame);
     // manager_silence.cc: servers that are out of reach
     void look_for_silence(uint64_t now_ns);
+    void look_at_question(uint64_t now_ns);
+    [[nodiscard]] bool were_shards_heard(uint64_t since_ns) const;
     void judge_silent(uint32_t server, uint64_t silent_ns, const std::set<uint32_t>& silent);
     [[nodiscard]] Status note_apart(uint32_t shard, const LearnerReport& report);
     void give_up_fenced(uint64_t now_ns);
@@ -284,15 +286,17 @@ private:
     uint64_t started_ns_;
     uint64_t ending_since_ns_ = 0;
     std::unordered_map<ConnectionId, Peer> peers_;
-    std::map<uint32_t, Shard> shards_;      ///< by number, those that are here
-    std::map<uint32_t, Worker> workers_;    ///< by number, those that are here
-    std::optional<Membership> membership_;  ///< once the job runs
-    uint64_t polled_ns_ = 0;                ///< when it was last polled
-    uint64_t led_since_ns_ = ~uint64_t{0};  ///< begin_to_look(); ~0: no other one led before
-    uint64_t awake_since_ns_ = 0;           ///< it has been polled often enough
-    uint64_t next_look_ns_ = 0;             ///< for silent servers
-    uint64_t all_read_ns_ = 0;              ///< all that had come was read
-    std::set<uint32_t> silent_;             ///< servers that are out of reach; that was logged
+    std::map<uint32_t, Shard> shards_;         ///< by number, those that are here
+    std::map<uint32_t, Worker> workers_;       ///< by number, those that are here
+    std::optional<Membership> membership_;     ///< once the job runs
+    uint64_t polled_ns_ = 0;                   ///< when it was last polled
+    uint64_t led_since_ns_ = ~uint64_t{0};     ///< begin_to_look(); ~0: no other one led before
+    uint64_t awake_since_ns_ = 0;              ///< it has been polled often enough
+    uint64_t next_look_ns_ = 0;                ///< for silent servers
+    uint64_t all_read_ns_ = 0;                 ///< all that had come was read
+    std::optional<uint64_t> asking_since_ns_;  ///< membership_ asks all shards something
+    std::optional<uint64_t> wanted_since_ns_;  ///< a worker wants to join; or from then on
+    std::set<uint32_t> silent_;                ///< servers that are out of reach; that was logged
     /// Servers that were removed while they had a lease, and their processes.
     std::map<uint32_t, uint64_t> fenced_;
     std::optional<uint64_t> apart_until_ns_;  ///< some servers do not reach each other, or did not

@@ -397,7 +397,8 @@ void Manager::carry_out(const ReleaseLosers& action) {
 }
 
 void Manager::carry_out(const AskFirstIteration& action) {
-    for (size_t i = 0; i < action.tables.size(); i += AskFirstIterationMessage::kTablesMax) {
+    size_t i = 0;
+    do {
         AskFirstIterationMessage message;
         message.epoch = action.epoch;
         const size_t end = std::min(i + AskFirstIterationMessage::kTablesMax, action.tables.size());
@@ -409,7 +410,8 @@ void Manager::carry_out(const AskFirstIteration& action) {
                 outbox_.send(shard->second.connection, wire::header_of(Kind::kFirstIteration),
                              body);
         }
-    }
+        i = end;
+    } while (i < action.tables.size());
 }
 
 /// Its shards get the tables and passes before the view: who has a view has its tables, and knows who its

@@ -18,6 +18,8 @@ namespace weir {
 namespace {
 
 constexpr uint64_t kLooksPerLease = 16;
+/// Between two questions for first iterations of which the first one was given up, in leases.
+constexpr uint64_t kLeasesBetweenQuestions = 10;
 
 }  // namespace
 
@@ -41,6 +43,44 @@ void Manager::look_for_silence(uint64_t now_ns) {
         if (loss_ || membership_->view().server(server) == nullptr) continue;
         judge_silent(server, silent_ns, numbers);
     }
+}
+
+/// Where a worker that joins takes part from, all shards have to say, and from then on until the view that
+/// has it is here they close no further iteration: training stands if one of them cannot answer, or does
+/// not get that view. So they are asked when all have been heard of since the worker is here, and after
+/// a lease the question is given up for a while.
+void Manager::look_at_question(uint64_t now_ns) {
+    if (!membership_->has_joining_workers()) {
+        wanted_since_ns_.reset();
+        asking_since_ns_.reset();
+        return;
+    }
+    if (!wanted_since_ns_) wanted_since_ns_ = now_ns;
+    if (!membership_->is_asking()) {
+        asking_since_ns_.reset();
+    } else if (!asking_since_ns_) {
+        asking_since_ns_ = now_ns;
+    } else if (now_ns - *asking_since_ns_ > options_.lease_ns) {
+        wanted_since_ns_ = now_ns + kLeasesBetweenQuestions * options_.lease_ns;
+        refusals_.log(
+            LogLevel::kWarning, "question",
+            fmt::format("a worker that asks to join waits: not all servers have said within "
+                        "{} ms (WEIR_LEASE_MS) from which iteration on; the others train on",
+                        options_.lease_ns / kMillisecond));
+    }
+    const bool may_ask =
+        now_ns >= *wanted_since_ns_ && (asking_since_ns_ || were_shards_heard(*wanted_since_ns_));
+    if (membership_->allow_questions(may_ask)) has_news_ = true;
+}
+
+/// Those of processes that ask for leases; of others, nothing is heard at rest.
+bool Manager::were_shards_heard(uint64_t since_ns) const {
+    return std::ranges::all_of(shards_, [&](const auto& entry) {
+        const Shard& shard = entry.second;
+        const bool is_heard = endpoint_->lease_end_ns(shard.process) == 0 ||
+                              endpoint_->heard_ns(shard.process) >= since_ns;
+        return is_heard && endpoint_->is_connected(shard.connection);
+    });
 }
 
 /// By number, and for how long nothing was heard of them.

@@ -46,6 +46,11 @@ uint64_t MemberLinks::silent_since_ns(ConnectionId connection) const {
     return clock_.now_ns() > given_up_ns ? given_up_ns : 0;
 }
 
+bool MemberLinks::is_connected(ConnectionId connection) const {
+    const auto link = links_.find(connection);
+    return link == links_.end() || link->second.connection != 0;
+}
+
 uint64_t MemberLinks::process_of(ConnectionId connection) const {
     const auto link = links_.find(connection);
     return link == links_.end() ? 0 : link->second.process;

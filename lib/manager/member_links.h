@@ -39,6 +39,9 @@ public:
     /// or there is no life line.
     [[nodiscard]] uint64_t silent_since_ns(ConnectionId connection) const;
 
+    /// Whether the member's link is whole, as far as is known. Of what is no link: true.
+    [[nodiscard]] bool is_connected(ConnectionId connection) const;
+
     /// The process at the other end of a link; 0 if it has not said that.
     [[nodiscard]] uint64_t process_of(ConnectionId connection) const;
 

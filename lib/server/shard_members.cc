@@ -90,11 +90,16 @@ void Shard::release_iterations() {
 
 /// The manager asks from which iteration on a new worker can take part: from the first one above
 /// the window. So none is closed from there on until the next view, which has the worker, or after
-/// which the manager asks again. A question of an older view holds nothing: its answer is void.
+/// which the manager asks again. A question of an older view holds nothing: its answer is void. One
+/// without tables says that the last one is given up.
 void Shard::answer_first_iterations(std::span<const std::byte> body) {
     const auto asked = AskFirstIterationMessage::decode(body);
     if (!asked) {
         return end(Error(Errc::kProtocol, "the manager sent a malformed question for iterations"));
+    }
+    if (asked->tables.empty()) {
+        if (held_in_ == asked->epoch) held_in_ = 0;
+        return release_iterations();
     }
     const bool holds = asked->epoch >= view_.epoch();
     if (holds) held_in_ = std::max(held_in_, asked->epoch);

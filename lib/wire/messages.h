@@ -184,7 +184,7 @@ struct CompleteMessage {
 };
 
 /// Kind::kFirstIteration from the manager: the question for some tables. The answers are one
-/// FirstIterationMessage for each of them.
+/// FirstIterationMessage for each of them. Without tables: the last question is given up.
 struct AskFirstIterationMessage {
     static constexpr size_t kTablesMax = 512;  ///< of one message; for more there are more of them
     uint64_t epoch = 0;

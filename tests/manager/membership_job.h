@@ -98,6 +98,11 @@ public:
         act_or_not();
     }
 
+    void allow_questions(bool allow) {
+        (void)membership_.allow_questions(allow);
+        act_or_not();
+    }
+
     void withdraw_last() {
         membership_.withdraw(last_ticket_);
         pending_servers_.erase(last_ticket_);
@@ -180,6 +185,7 @@ public:
 
     /// Nothing more is wished for: everything comes to rest.
     void come_to_rest() {
+        (void)membership_.allow_questions(true);
         // Each joining worker needs an answer of every shard for every table, and new ones with each view.
         for (int rounds = 0; rounds < 1'000'000; ++rounds) {
             step();
@@ -454,6 +460,7 @@ private:
 
     void answer(uint32_t number, Shard& shard, const AskFirstIteration& ask) {
         CHECK(shard.view.epoch() == ask.epoch);
+        if (ask.tables.empty()) shard.hold.clear();
         for (const uint32_t table : ask.tables) {
             REQUIRE(shard.tables.contains(table));
             const uint64_t first = shard.closed[table] + kWindow + 1;

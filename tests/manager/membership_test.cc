@@ -436,7 +436,7 @@ TEST_SUITE("membership") {
         CHECK(membership.view().first_iteration(1, 7) == 1);
     }
 
-    TEST_CASE("when nobody waits for first iterations any more, a view lets the shards go on") {
+    TEST_CASE("when nobody waits for first iterations any more, the shards are let go on") {
         Membership membership(membership_view(2, 1, 1), {});
         membership.add_table(4);
         (void)membership.decide();
@@ -444,9 +444,11 @@ TEST_SUITE("membership") {
         CHECK(only<AskFirstIteration>(membership.decide()).size() == 1);
         CHECK(membership.first_iteration(0, 1, 4, 10));
         membership.withdraw(1);
-        const auto sends = only<SendView>(membership.decide());
-        REQUIRE(sends.size() == 1);
-        CHECK(sends[0].shards == std::vector<uint32_t>{0, 1});
+        const auto given_up = membership.decide();
+        CHECK(only<SendView>(given_up).empty());
+        REQUIRE(only<AskFirstIteration>(given_up).size() == 1);
+        CHECK(only<AskFirstIteration>(given_up)[0].tables.empty());
+        CHECK(only<AskFirstIteration>(given_up)[0].shards == std::vector<uint32_t>{0, 1});
         CHECK(membership.view().workers().size() == 1);
         // The answers to the old question do not count for the next joiner.
         REQUIRE(membership.join_worker(2, {.rank = 9}));
@@ -457,6 +459,40 @@ TEST_SUITE("membership") {
         CHECK(membership.first_iteration(0, 2, 4, 12));
         CHECK(only<AdmitWorker>(membership.decide()).size() == 1);
         CHECK(membership.view().first_iteration(1, 4) == 12);
+    }
+
+    TEST_CASE(
+        "a question that is given up lets the shards go on, and is put again when it may be") {
+        Membership membership(membership_view(2, 1, 1), {});
+        membership.add_table(4);
+        (void)membership.decide();
+        REQUIRE(membership.join_worker(1, {.rank = 8}));
+        CHECK(only<AskFirstIteration>(membership.decide()).size() == 1);
+        CHECK(membership.first_iteration(0, 1, 4, 10));
+        CHECK(membership.is_asking());
+        CHECK(membership.allow_questions(false));
+        // No view: workers that have it would wait for a shard that does not get it.
+        const auto given_up = membership.decide();
+        REQUIRE(given_up.size() == 1);
+        CHECK(only<AskFirstIteration>(given_up)[0].tables.empty());
+        CHECK(only<AskFirstIteration>(given_up)[0].shards == std::vector<uint32_t>{0, 1});
+        CHECK(membership.view().epoch() == 1);
+        CHECK_FALSE(membership.is_asking());
+        CHECK(membership.first_iteration(1, 1, 4, 12));  // it comes late
+        CHECK(membership.decide().empty());
+        // Who takes part in no iteration waits for nobody.
+        membership.withdraw(1);
+        REQUIRE(membership.join_worker(2, {.rank = 9, .has_iterations = false}));
+        CHECK(only<AdmitWorker>(membership.decide()).size() == 1);
+        REQUIRE(membership.join_worker(3, {.rank = 10}));
+        CHECK(membership.decide().empty());
+        CHECK(membership.allow_questions(true));
+        CHECK_FALSE(membership.allow_questions(true));
+        CHECK(only<AskFirstIteration>(membership.decide())[0].epoch == 2);  // who joined made that
+        CHECK(membership.first_iteration(0, 2, 4, 11));
+        CHECK(membership.first_iteration(1, 2, 4, 12));
+        CHECK(only<AdmitWorker>(membership.decide()).size() == 1);
+        CHECK(membership.view().first_iteration(2, 4) == 12);
     }
 
     TEST_CASE("a worker without iterations joins at once and is a member of none") {
@@ -527,7 +563,7 @@ TEST_SUITE("membership") {
         const std::vector<uint32_t> staying = job.staying();
         const std::vector<uint32_t> workers = job.workers();
         const uint32_t some = staying.empty() ? 0 : staying[random.below(staying.size())];
-        switch (random.below(12)) {
+        switch (random.below(13)) {
             case 0:
             case 1:
                 if (job.servers().size() > 9) return;
@@ -552,6 +588,7 @@ TEST_SUITE("membership") {
                 return job.end_worker(workers[random.below(workers.size())], random.below(2) == 0);
             case 9: return job.make_table();
             case 10: return job.withdraw_last();
+            case 11: return job.allow_questions(random.below(2) == 0);
             default: return job.be_hostile();
         }
     }

@@ -3,7 +3,9 @@
 /// Workers that join a running job, leave it and die, seen from the manager and from the others; and what
 /// the death of a server means for their calls.
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -100,6 +102,53 @@ TEST_SUITE("elastic_workers") {
         cluster.run_idle(3);
         CHECK(cluster.manager->view().workers().size() == 3);
         push_works(cluster, 1, cluster.table);
+    }
+
+    TEST_CASE("a worker that asks to join while a server is out of reach holds up no training") {
+        for (const auto way :
+             {SimCluster::Way::kBoth, SimCluster::Way::kToManager, SimCluster::Way::kFromManager}) {
+            CAPTURE(static_cast<int>(way));
+            SimShape shape;
+            shape.shards = 1;
+            shape.workers = 2;
+            shape.is_manager_apart = true;
+            StartedCluster cluster(1, shape, dense_table("numbers", 8));
+            const std::vector<float> ones(8, 1);
+            uint64_t iteration = 0;
+            // How long an iteration takes.
+            const auto train = [&] {
+                const uint64_t begin_ns = cluster.clock.now_ns();
+                CallOptions options;
+                options.iteration = ++iteration;
+                ClientCore::CallId pushes[2];
+                for (uint32_t i = 0; i < 2; ++i)
+                    pushes[i] = cluster.workers[i]->push(cluster.table, KeyRange{0, 8},
+                                                         std::as_bytes(std::span(ones)), options);
+                for (uint32_t i = 0; i < 2; ++i)
+                    CHECK(cluster.finish(i, pushes[i]));
+                return cluster.clock.now_ns() - begin_ns;
+            };
+            (void)train();
+            cluster.part_from_manager(1, way);
+            ClientCore& joiner = cluster.add_joining_worker();
+            const uint64_t end_ns = cluster.clock.now_ns() + 20 * kSecond;
+            uint64_t longest_ns = 0;
+            uint64_t waited_ns = 0;
+            while (cluster.clock.now_ns() < end_ns) {
+                const uint64_t took_ns = train();
+                longest_ns = std::max(longest_ns, took_ns);
+                waited_ns += took_ns;
+                cluster.run_idle(20);
+            }
+            CHECK(longest_ns < 2 * shape.lease_ns);
+            CHECK(waited_ns < 10 * kSecond);
+            CHECK_FALSE(joiner.ready());
+            INFO((joiner.failure() ? "" : joiner.failure().error().message()));
+            CHECK_FALSE(joiner.finished());
+            cluster.heal_to_manager(1);
+            CHECK(cluster.run_until([&] { return joiner.ready() || joiner.finished(); }));
+            CHECK(joiner.ready());
+        }
     }
 
     TEST_CASE("without copies the death of a server ends a call with the keys that it has there") {

@@ -304,17 +304,26 @@ bool Membership::make_next_view() {
     if (fill_vacancies()) return true;
     if (!dead_.empty() || !gone_workers_.empty()) return change_members();
     if (first_iterations_.is_open()) {
-        if (joins_.has_workers() && !first_iterations_.is_complete()) return false;
-        // Also if nobody waits for the answers any more: shards hold still until their next view.
-        admit_workers();
-        return true;
+        if (first_iterations_.is_complete() && joins_.has_workers()) {
+            admit_workers();
+            return true;
+        }
+        if (joins_.has_workers() && may_ask_) return false;
+        give_up_question();
     }
-    const bool can_ask = joins_.has_workers() && !view_.shards().empty();
+    // Who takes part in no iteration needs no answers.
+    const bool needs_answers = joins_.wants_iterations() && !tables_.empty();
+    const bool can_ask =
+        (may_ask_ || !needs_answers) && joins_.has_workers() && !view_.shards().empty();
     if (drop_followers()) return true;
     const bool is_changed =
         !(can_ask && is_asking_next_) && ((!holds_moves_ && finish_learners()) || change_members());
     if (is_changed) return true;
     if (!can_ask) return false;
+    if (asks_in_next_ && needs_answers) {
+        publish(as_is());
+        return true;
+    }
     ask();
     return first_iterations_.is_complete();
 }
@@ -507,6 +516,22 @@ void Membership::ask() {
     actions_.emplace_back(AskFirstIteration{view_.epoch(), std::move(shards), tables});
 }
 
+/// The shards are told to go on. A view would do that, too, but a shard that is out of reach does not
+/// get it, and would keep workers that have it waiting. Answers that are late are told from those to the
+/// next question by the epoch.
+void Membership::give_up_question() {
+    actions_.emplace_back(AskFirstIteration{view_.epoch(), first_iterations_.shards(), {}});
+    first_iterations_.forget();
+    asks_in_next_ = true;
+}
+
+/// The next view, in which nothing has changed.
+View Membership::as_is() const {
+    ViewData data = view_.data();
+    ++data.epoch;
+    return std::move(View::make(std::move(data))).value();
+}
+
 /// Everybody who wants to join does so now: all shards hold still.
 void Membership::admit_workers() {
     ViewData data = view_.data();
@@ -578,6 +603,7 @@ void Membership::revise() {
 /// There is a new view: what was asked and reported for those before counts no more.
 void Membership::forget_void_answers() {
     first_iterations_.forget();
+    asks_in_next_ = false;
     is_asking_next_ = joins_.has_workers();
     std::erase_if(complete_, [&](const auto& entry) {
         const LearnerReport& report = entry.second;

@@ -37,7 +37,8 @@ struct SendView {
 };
 
 /// Each of the shards is to name the first iteration above its window, for each of the tables. The
-/// question must arrive behind the views and tables that were sent before.
+/// question must arrive behind the views and tables that were sent before. Without tables: those
+/// that were asked in this epoch go on.
 struct AskFirstIteration {
     uint64_t epoch = 0;
     std::vector<uint32_t> shards;
@@ -193,6 +194,18 @@ public:
     [[nodiscard]] Status first_iteration(uint32_t shard, uint64_t epoch, uint32_t table,
                                          uint64_t first);
 
+    /// Whether shards are asked for the first iteration of workers that join, and have not all answered.
+    /// Those that have close no iteration beyond their windows meanwhile: training waits for the others.
+    [[nodiscard]] bool is_asking() const noexcept {
+        return first_iterations_.is_open() && !first_iterations_.is_complete();
+    }
+
+    [[nodiscard]] bool has_joining_workers() const noexcept { return joins_.has_workers(); }
+
+    /// While false, no question for first iterations is put, and an open one is given up: the shards go
+    /// on, and who asked to join waits. Returns whether that has changed: then call decide().
+    bool allow_questions(bool allow) noexcept { return std::exchange(may_ask_, allow) != allow; }
+
     /// While true, no learner becomes primary or backup, unless a server dies. Returns whether that
     /// has changed: then call decide().
     bool hold_moves(bool hold) noexcept { return std::exchange(holds_moves_, hold) != hold; }
@@ -241,6 +254,8 @@ private:
     bool drop_followers();
     bool change_members();
     void admit_workers();
+    void give_up_question();
+    [[nodiscard]] View as_is() const;
     View without_the_gone(const View& view);
     void put_withdrawals(ViewData& data);
     View with_joiners(View view);
@@ -290,7 +305,9 @@ private:
     bool holds_moves_ = false;
     bool is_plan_due_ = false;
     bool is_asking_next_ = false;  // moves and joiners take turns
-    MoveProgress done_;            // what of progress() has been done
+    bool may_ask_ = true;
+    bool asks_in_next_ = false;  // a question was given up in this view
+    MoveProgress done_;          // what of progress() has been done
 };
 
 }  // namespace weir
