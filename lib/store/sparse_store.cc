@@ -79,10 +79,10 @@ void SparseStore::find_keys(Memory& memory, std::span<const uint32_t> rows,
     std::ranges::sort(order, {}, [&](uint32_t i) { return rows[i]; });
     walk([&](std::span<const uint64_t> some_keys, std::span<const uint32_t> some_rows) {
         for (size_t k = 0; k < some_rows.size(); ++k) {
-            const auto of = std::ranges::equal_range(order, some_rows[k], {},
-                                                     [&](uint32_t i) { return rows[i]; });
-            for (const uint32_t i : of)
-                keys[i] = some_keys[k];
+            auto at = std::ranges::lower_bound(order, some_rows[k], {},
+                                               [&](uint32_t i) { return rows[i]; });
+            for (; at != order.end() && rows[*at] == some_rows[k]; ++at)
+                keys[*at] = some_keys[k];
         }
         return true;
     });

@@ -41,6 +41,29 @@ TEST_SUITE("table_memory") {
         CHECK((testing::heap_bytes() - before) / kTables <= 8192);  // with what is in `memory`
     }
 
+    TEST_CASE("the keys of rows are found with and without memory to remember them") {
+        HeapMemory memory;
+        const auto table = made({.name = "t", .layout = Layout::kSparse}, memory);
+        const std::vector<uint64_t> keys = numbers(20'000, 7);
+        const std::vector<float> ones(keys.size(), 1.0F);
+        const RowList list = *table->rows_for_push(keys);
+        REQUIRE(table->push_aggregate(1, list, std::as_bytes(std::span(ones))));
+        const std::vector<uint32_t> rows(list.rows.rbegin(), list.rows.rend());
+        const std::vector<uint64_t> expected(keys.rbegin(), keys.rend());
+        for (const size_t limit : {size_t{0}, ~size_t{0}}) {
+            CAPTURE(limit);
+            memory.set_limit(limit);
+            std::vector<uint64_t> found;
+            table->find_keys(rows, found);
+            CHECK(found == expected);
+            AggregatedRows listed;
+            table->list_aggregated(1, listed);
+            CHECK(listed.rows.size() == keys.size());
+            std::ranges::sort(listed.keys);
+            CHECK(listed.keys == keys);
+        }
+    }
+
     TEST_CASE("when memory ends, pushes of new keys fail and every value stays readable") {
         HeapMemory memory(1 << 20);
         const auto table = made({.name = "t", .layout = Layout::kSparse, .width = 3}, memory);
