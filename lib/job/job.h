@@ -145,7 +145,8 @@ public:
     /// them.
     void run_workers(const std::function<void(uint32_t i)>& work);
     /// The same, with a client that is made here for each worker. Calls leave() with what `work`
-    /// returned, so that the other workers learn why one of them gave up.
+    /// returned, so that the other workers learn why one of them gave up; if `work` has called that
+    /// itself, that counts.
     /// Errors: the first error of this process's workers; kPeerLost only if they have no other
     ///         error
     [[nodiscard]] Status run_workers(const std::function<Status(Client& client)>& work);

@@ -78,23 +78,52 @@ void JobTables::make(Entry& entry, const JobShards& shards) {
     answer_if_made(entry);
 }
 
-Result<std::optional<uint32_t>> JobTables::drop(std::string_view name,
-                                                const std::vector<ShardPeer>& shards) {
+std::optional<uint32_t> JobTables::drop(const Asker& asker, std::string_view name,
+                                        const JobShards& shards) {
     Entry* const entry = find(name);
-    if (entry == nullptr)
-        return Error(Errc::kNotFound, fmt::format("there is no table '{}'", name));
-    if (entry->is_under_way())
-        return Error(Errc::kBusy, fmt::format("table '{}' is being made or read: try again", name));
-    std::optional<uint32_t> made;
-    if (entry->is_made) {
-        made = entry->message.table;
-        refused_.push_back(*made);
-        dropped_.push_back(*made);
-        for (const ShardPeer& shard : shards)
-            order_drop(*made, shard);
+    if (entry == nullptr) {
+        answer(outbox_, asker, Errc::kNotFound,
+               encode_text(fmt::format("there is no table '{}'", name)));
+        return std::nullopt;
     }
+    if (entry->is_under_way()) {
+        answer(outbox_, asker, Errc::kBusy,
+               encode_text(fmt::format("table '{}' is being made or read: try again", name)));
+        return std::nullopt;
+    }
+    const bool is_made = entry->is_made;
+    Drop& drop = drops_.emplace_back();
+    drop.table = entry->message.table;
+    drop.asker = asker;
     forget(*entry);
-    return made;
+    const uint32_t table = drop.table;
+    if (is_made) {
+        refused_.push_back(table);
+        dropped_.push_back(table);
+        for (const ShardPeer& shard : shards.live) {
+            order_drop(table, shard);
+            drop.asked.insert(shard.number);
+        }
+        // They may answer others until they are out of the view.
+        drop.asked.insert(shards.lost.begin(), shards.lost.end());
+    }
+    answer_dropped();
+    return is_made ? std::optional(table) : std::nullopt;
+}
+
+void JobTables::dropped(uint32_t shard, uint64_t table) {
+    for (Drop& drop : drops_) {
+        if (drop.table == table) drop.asked.erase(shard);
+    }
+    answer_dropped();
+}
+
+void JobTables::answer_dropped() {
+    std::erase_if(drops_, [&](const Drop& drop) {
+        if (!drop.asked.empty()) return false;
+        answer(outbox_, drop.asker, Errc::kOk, TableMessage{drop.table, {}, {}}.encode());
+        return true;
+    });
 }
 
 void JobTables::forget(Entry& entry) {
@@ -165,6 +194,9 @@ void JobTables::forget_shard(uint32_t shard, const Status& loss) {
         }
         answer_if_made(entry);
     }
+    for (Drop& drop : drops_)
+        drop.asked.erase(shard);
+    answer_dropped();
 }
 
 bool JobTables::wants_fill_again() const noexcept {

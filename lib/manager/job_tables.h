@@ -61,11 +61,15 @@ public:
                                  const JobShards& shards);
 
     /// A worker wants that nobody has the table any more: its name is free, and its number is never given
-    /// out again. The shards drop it, as soon as a checkpoint that is under way lets them. One of the
-    /// checkpoint that nobody has is forgotten. Returns its number if shards had it.
-    /// Errors: Errc::kNotFound; Errc::kBusy while it is being made or read
-    [[nodiscard]] Result<std::optional<uint32_t>> drop(std::string_view name,
-                                                       const std::vector<ShardPeer>& shards);
+    /// out again. The shards drop it, and the worker gets its answer when all of them have, so that none
+    /// acknowledges a push to it any more. (They give the memory back as soon as a checkpoint that is under
+    /// way lets them.) One of the checkpoint that nobody has is forgotten. Returns its number if shards
+    /// had it. The worker hears of errors: there is no such table; it is being made or read.
+    std::optional<uint32_t> drop(const Asker& asker, std::string_view name,
+                                 const JobShards& shards);
+
+    /// A shard has dropped a table.
+    void dropped(uint32_t shard, uint64_t table);
 
     /// No shard has a dropped table any more, so none sends rows of it to one that joins.
     void forget_dropped() noexcept { dropped_.clear(); }
@@ -161,6 +165,13 @@ private:
         }
     };
 
+    /// A worker waits until these shards have dropped the table.
+    struct Drop {
+        uint32_t table = 0;
+        std::set<uint32_t> asked;
+        Asker asker;
+    };
+
     [[nodiscard]] Entry* find(std::string_view name);
     std::optional<uint32_t> want(Entry& entry, const Asker& asker, const JobShards& shards);
     void make(Entry& entry, const JobShards& shards);
@@ -171,6 +182,7 @@ private:
     void refuse(Entry& entry, bool is_for_good);
     void forget(Entry& entry);
     void order_drop(uint32_t table, const ShardPeer& shard);
+    void answer_dropped();
 
     Outbox& outbox_;
     std::string folder_;  // of the checkpoint that the job goes on from
@@ -178,6 +190,7 @@ private:
     std::vector<Entry> tables_;  // by number; without a name: none
     std::vector<uint32_t> refused_;
     std::vector<uint32_t> dropped_;  // shards may have them still, for a checkpoint
+    std::vector<Drop> drops_;
 };
 
 }  // namespace weir

@@ -354,12 +354,9 @@ void Manager::drop_table(const Asker& asker, const wire::Frame& frame) {
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
-    const auto dropped = tables_.drop(message->name, live_shards());
-    if (!dropped)
-        return answer(outbox_, asker, dropped.code(), encode_text(dropped.error().message()));
-    if (*dropped) checkpoints_.leave_out(**dropped);
+    const std::optional<uint32_t> dropped = tables_.drop(asker, message->name, job_shards());
+    if (dropped) checkpoints_.leave_out(*dropped);
     forget_refused_tables();
-    answer(outbox_, asker, Errc::kOk);
 }
 
 void Manager::lost(ConnectionId connection) {

@@ -154,6 +154,7 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
                 return remove_server(shards_.at(shard).server, made.error());
             }
             break;
+        case Kind::kDropTable: tables_.dropped(shard, frame.header.first); break;
         case Kind::kStopped: taken = membership_->stopped(shard, frame.header.first); break;
         case Kind::kComplete: {
             const auto message = CompleteMessage::decode(frame.values);

@@ -133,7 +133,8 @@ void Shard::prefetch_rows(const Completion& next) const {
 /// The lease is extended by another thread, and yet another one works at the disk.
 uint64_t Shard::sleep_ns_max() const noexcept {
     const bool waits_for_others =
-        (needs_lease_ && !ready_.empty()) || !fills_.empty() || checkpoint_.is_under_way();
+        (needs_lease_ && (!ready_.empty() || !unconfirmed_drops_.empty())) || !fills_.empty() ||
+        checkpoint_.is_under_way();
     if (waits_for_others) return kMillisecond;
     uint64_t look_ns = sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
     if (options_.lease != nullptr && streams_.await_learners())

@@ -175,7 +175,9 @@ private:
     [[nodiscard]] Status create_table(std::span<const std::byte> body);
     void drop_table(uint64_t number);
     void drop_made_table(uint32_t number);
+    void drop_waiting(ShardTable& table);
     void drop_queue(Session& session, const ShardTable& table);
+    void confirm_drops(uint64_t confirmed);
     void free_dropped();
 
     // shard_view.cc: who holds what, who takes part
@@ -397,6 +399,14 @@ private:
     ShardTables tables_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows
     std::vector<uint32_t> to_drop_;                     ///< tables that a checkpoint needs still
+
+    /// The manager is to hear that the table is dropped once the answers to pushes before have left.
+    struct UnconfirmedDrop {
+        uint32_t table;
+        uint64_t state;  ///< of streams_
+    };
+
+    std::vector<UnconfirmedDrop> unconfirmed_drops_;
     Holdings holdings_{tables_};
     Streams streams_;  ///< to shards that learn from this one
     std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns

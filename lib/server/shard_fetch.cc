@@ -88,7 +88,8 @@ void Shard::fetched(const Fetched& fetched) {
     Sessions::end_waiting(*session, fetched.carried_bytes);
     const bool is_part = (fetched.header.flags & wire::kAggregate) != 0;
     const bool is_push = fetched.header.kind == Kind::kPush && !is_part;
-    if (tables_[fetched.header.table] == nullptr)  // it was dropped
+    const ShardTable* const table = tables_[fetched.header.table].get();
+    if (table == nullptr || table->is_dropped)
         return reply(fetched.connection, fetched.header.request, Errc::kNotFound);
     if (is_push) return fetched_push(*session, fetched);
     // The connection is about to close; the worker sends the request again on another one.

@@ -81,12 +81,16 @@ bool Shard::has_lease() {
 /// Sends the answers that wait for nothing else, and those whose promises all counted copies can keep.
 size_t Shard::release_answers() {
     const uint64_t confirmed = streams_.confirmed_state();
-    if ((ready_.empty() && !held_.has_any_of(confirmed)) || !has_lease()) return 0;
+    const bool has_some =
+        !ready_.empty() || held_.has_any_of(confirmed) || !unconfirmed_drops_.empty();
+    if (!has_some || !has_lease()) return 0;
     const auto send = [&](ConnectionId connection, wire::FrameHeader& header,
                           std::span<const std::byte> body) {
         outbox_.send(connection, header, body);
     };
-    return ready_.release(~uint64_t{0}, send) + held_.release(confirmed, send);
+    const size_t released = ready_.release(~uint64_t{0}, send) + held_.release(confirmed, send);
+    confirm_drops(confirmed);
+    return released;
 }
 
 /// With the counters. It promises nothing, so it needs no lease.

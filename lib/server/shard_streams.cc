@@ -27,7 +27,7 @@ constexpr size_t kBytesBesideRequests = size_t{8} << 10;
 void Shard::look_at_moves() noexcept {
     const bool is_counted = streams_.is_counted();
     has_had_copies_ |= is_counted;
-    holds_answers_ = is_counted || !held_.empty() || !ready_.empty();
+    holds_answers_ = is_counted || !held_.empty() || !ready_.empty() || !unconfirmed_drops_.empty();
     const bool needed_lease = std::exchange(needs_lease_, is_counted && options_.lease != nullptr);
     if (needs_lease_ && !needed_lease) writes_.want_replies();
     is_moving_ = !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||

@@ -91,13 +91,30 @@ void Shard::drop_table(uint64_t number) {
     const bool is_here = table < tables_.size() && tables_[table] != nullptr;
     if (!is_here) {
         tables_.dropped.insert(table);
-    } else if (checkpoint_.needs(table)) {
-        if (std::exchange(tables_[table]->is_dropped, true)) return;
-        end_iterations(*tables_[table], Errc::kNotFound);
-        to_drop_.push_back(table);
-    } else {
+    } else if (!checkpoint_.needs(table)) {
         drop_made_table(table);
+    } else if (!std::exchange(tables_[table]->is_dropped, true)) {
+        end_iterations(*tables_[table], Errc::kNotFound);
+        drop_waiting(*tables_[table]);
+        to_drop_.push_back(table);
     }
+    unconfirmed_drops_.push_back({table, streams_.state()});
+    if (!holds_answers_) confirm_drops(streams_.state());
+    look_at_moves();
+}
+
+/// The manager's answer to the worker that dropped a table promises that no push to it is acknowledged any
+/// more: what is to be answered for those before goes first.
+///
+/// `confirmed`: the changes whose answers have left
+void Shard::confirm_drops(uint64_t confirmed) {
+    std::erase_if(unconfirmed_drops_, [&](const UnconfirmedDrop& drop) {
+        if (drop.state > confirmed) return false;
+        wire::FrameHeader header = wire::header_of(wire::Kind::kDropTable);
+        header.first = drop.table;
+        to_manager_.send(header);
+        return true;
+    });
 }
 
 void Shard::drop_made_table(uint32_t number) {
@@ -111,10 +128,14 @@ void Shard::drop_made_table(uint32_t number) {
     table.iterations.restart({}, [&](const OpenIterations::Part& part) {
         reply(part.connection, part.request, Errc::kNotFound);
     });
-    sessions_.for_each([&](Session& session) { drop_queue(session, table); });
-    (void)admit_again(table.deferred.take());
+    drop_waiting(table);
     writes_.forget(table);
     take_ended_writes();
+}
+
+void Shard::drop_waiting(ShardTable& table) {
+    sessions_.for_each([&](Session& session) { drop_queue(session, table); });
+    (void)admit_again(table.deferred.take());
 }
 
 /// Pushes that wait in this table, which is dropped.

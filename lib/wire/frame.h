@@ -74,7 +74,8 @@ enum class Kind : uint8_t {
                        ///< from 1, does; 0: it does not know. With a status: it takes no part
                        ///< any more
     kDropTable = 29,   ///< worker -> manager: nobody wants the table of this name any more;
-                       ///< manager -> shard: so it is with number `first`, or it is refused
+                       ///< manager -> shard: so it is with number `first`, or it is refused;
+                       ///< shard -> manager: it has dropped that
     kPasses = 30,      ///< manager -> shard: how members prove to it who they are
 };
 inline constexpr uint8_t kKindMax = 30;

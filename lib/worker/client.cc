@@ -15,7 +15,7 @@ namespace weir {
 namespace {
 
 uint64_t deadline_ns_of(std::chrono::nanoseconds deadline) {
-    return deadline.count() < 0 ? 1 : static_cast<uint64_t>(deadline.count());  // 1: over already
+    return deadline.count() < 0 ? CallOptions::kOver : static_cast<uint64_t>(deadline.count());
 }
 
 /// Before a call of which the caller waits for the end anyway.
@@ -311,7 +311,7 @@ void Client::give_up() noexcept {
 
 Status Client::leave(const Status& outcome) {
     if (state_ == nullptr) return Error(Errc::kUnavailable, "this client was moved from");
-    if (!leave_error_) return leave_error_;
+    if (leave_was_sent_) return leave_error_;
     WEIR_TRY(state_->may_wait());
     ClientCore& core = state_->core();
     // Shards drop what a worker has sent that is not in the view any more.

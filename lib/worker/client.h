@@ -298,10 +298,10 @@ public:
                                               std::span<const TaskId> after = {});
 
     /// No worker needs the table any more: its name is free, and the servers give its memory back, those with
-    /// copies, too, each as soon as it hears of it, and as a checkpoint that is under way and has the table
-    /// has its rows. From then on calls in it end with kNotFound, also those of other workers that are
-    /// under way; what a server has acknowledged before is lost with the table. Later checkpoints do not
-    /// have it. A job can make 65,536 tables in all. Waits for the tasks `after` first.
+    /// copies, too, as soon as a checkpoint that is under way and has the table has its rows. Calls in it
+    /// end with kNotFound, also those of other workers that are under way. When this returns, no server
+    /// acknowledges a push to it any more; what one has acknowledged before is lost with the table. Later
+    /// checkpoints do not have it. A job can make 65,536 tables in all. Waits for the tasks `after` first.
     /// Errors: kNotFound; kBusy while another worker creates it, or while it is read from a checkpoint;
     ///         kInvalidArgument for a wrong name; kPeerLost, kDeadline; the error of a task of `after`
     [[nodiscard]] Status drop_table(std::string_view name, std::span<const TaskId> after = {});
@@ -380,9 +380,10 @@ public:
     /// Workers that wait for it at a barrier get the text of that error; workers that wait for
     /// its part of an iteration get an error that says that it gave up. No call can be started
     /// afterwards; calls that still wait for other tasks end with kUnavailable, nothing is sent.
-    /// Without an error it waits first until this worker's pushes and pulls have ended. If the manager does not answer, further calls return the same error at once.
-    /// Errors: kDeadline, kPeerLost if the manager cannot be reached; kUnavailable if it has left
-    ///         before, or was moved from; kBusy: nothing was sent; kInvalidArgument in a handler
+    /// Without an error it waits first until this worker's pushes and pulls have ended. Only the first
+    /// call counts: further ones return at once what that has returned.
+    /// Errors: kDeadline, kPeerLost if the manager cannot be reached; kUnavailable if it was moved
+    ///         from; kBusy: nothing was sent; kInvalidArgument in a handler
     [[nodiscard]] Status leave(const Status& outcome = {});
 
 private:
@@ -394,7 +395,7 @@ private:
     std::shared_ptr<ClientState> state_;
     uint64_t checkpoints_taken_ = 0;  ///< so many that have ended has take_events() returned
     bool leave_was_sent_ = false;
-    Status leave_error_;  ///< of the first leave()
+    Status leave_error_;  ///< of the first leave() that was sent
 };
 
 }  // namespace weir

@@ -96,10 +96,23 @@ Status ClientCore::check_ready() const {
     return Error(Errc::kUnavailable, "the client has not joined its job yet");
 }
 
+Status ClientCore::check_dropped(const TableSchema& table) const {
+    if (!dropped_.contains(table.id)) return {};
+    return Error(Errc::kNotFound,
+                 fmt::format("table '{}': this worker has dropped it", table.name));
+}
+
 /// All but the values.
 Status ClientCore::check_shape(const Transfer& t) const {
     if (phase_ != Phase::kReady) return check_ready();
     const TableSchema& schema = t.table->schema;
+    WEIR_TRY(check_dropped(schema));
+    if (t.options.deadline_ns == CallOptions::kOver) {
+        return Error(Errc::kDeadline,
+                     fmt::format("table '{}': the deadline of this call was over before it began: "
+                                 "nothing was sent",
+                                 schema.name));
+    }
     if (t.by_range) WEIR_TRY(check_range(*t.table, t.range));
     const uint64_t count = t.by_range ? t.range.key_count() : t.keys.size();
     const size_t given = t.kind == Kind::kPush ? t.values.size() : t.out.size();

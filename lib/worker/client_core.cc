@@ -282,6 +282,22 @@ ClientCore::CallId ClientCore::drop_table(std::string_view table_name) {
                    TableMessage{0, std::string(table_name), {}}.encode());
 }
 
+/// No shard acknowledges a push to it any more. What they have acknowledged before, and has not been
+/// read here, is lost with the table.
+void ClientCore::note_dropped(const wire::Frame& reply) {
+    const auto message = TableMessage::decode(reply.values);
+    if (!message || !dropped_.insert(message->table).second) return;
+    const auto table = std::ranges::find(schemas_, message->table, &TableSchema::id);
+    if (table == schemas_.end()) return;  // this worker has never had it
+    const Status why = check_dropped(*table);
+    requests_.for_each([&](uint64_t, const Request& request) {
+        const bool is_of_table =
+            wire::is_request(request.header.kind) && request.header.table == message->table;
+        Call* const call = is_of_table ? calls_.find(request.call) : nullptr;
+        if (call != nullptr) call->note_error(why);
+    });
+}
+
 Status ClientCore::check_barrier() const {
     for (uint32_t i = 0; phase_ == Phase::kReady && i < manager(); ++i) {
         if (peers_[i].state != Peer::State::kLost) continue;
@@ -411,6 +427,11 @@ Result<LostWorkersMessage> ClientCore::take_lost_workers(CallId id) {
 }
 
 ClientCore::CallId ClientCore::checkpoint(uint64_t deadline_ns) {
+    if (deadline_ns == CallOptions::kOver) {
+        return calls_.failed(Error(Errc::kDeadline,
+                                   "the time for the checkpoint was over before the call began: "
+                                   "none was asked for"));
+    }
     return control(manager(), Kind::kCheckpoint, {}, deadline_ns);
 }
 

@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -86,7 +87,8 @@ struct TableInfo {
 struct CallOptions {
     /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.
     std::optional<uint64_t> iteration = std::nullopt;
-    uint64_t deadline_ns = 0;  ///< from when the call is made; 0: the client's default
+    uint64_t deadline_ns = 0;             ///< from when the call is made; 0: the client's default
+    static constexpr uint64_t kOver = 1;  ///< the deadline has passed: nothing is sent
     /// Tasks that must have finished before the call starts. Read before the call returns.
     std::span<const TaskId> after = {};
 };
@@ -485,6 +487,8 @@ private:
     CallId start(const Transfer& transfer);
     [[nodiscard]] Status launch(const Transfer& transfer, CallId& call_id);
     [[nodiscard]] Status check_ready() const;
+    [[nodiscard]] Status check_dropped(const TableSchema& table) const;
+    void note_dropped(const wire::Frame& reply);
     [[nodiscard]] Status check(const Transfer& transfer) const;
     [[nodiscard]] Status check_shape(const Transfer& transfer) const;
     [[nodiscard]] Status check_iteration(const Transfer& transfer) const;
@@ -592,6 +596,7 @@ private:
     std::vector<Peer> peers_;
     std::optional<Error> manager_end_;  ///< why nobody says any more who lives
     std::vector<TableSchema> schemas_;  ///< of the tables that were made or opened here
+    std::set<uint32_t> dropped_;        ///< tables that this worker has dropped
     ManagerLink to_manager_;
     Calls calls_;
     CallTasks tasks_;

@@ -119,6 +119,8 @@ void ClientCore::answered(uint64_t id, Request& request, const wire::Frame& fram
                       fmt::format("{} sent {} bytes of values, not {}", peers_[request.peer].name,
                                   frame.values.size(), request.into.size())));
         }
+    } else if (kind == Kind::kDropTable) {
+        note_dropped(frame);
     } else if (kind != Kind::kPush && call != nullptr) {
         call->body.assign(frame.values.begin(), frame.values.end());
     }

@@ -62,6 +62,11 @@ ClientCore::CallId ClientCore::start_in_order(const Transfer& t) {
 }
 
 ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const TaskId> after) {
+    if (deadline_ns == CallOptions::kOver) {
+        return calls_.failed(Error(Errc::kDeadline,
+                                   "the time for the barrier was over before the call began: this "
+                                   "worker did not come to it"));
+    }
     if (after.empty()) {
         if (Status status = check_barrier(); !status) return calls_.failed(std::move(status));
         return control(manager(), Kind::kBarrier, {}, deadline_ns);

@@ -84,7 +84,7 @@ struct PushOptions {
     /// else no more than 64.
     std::optional<uint64_t> iteration = std::nullopt;
     /// How long the call may take from now. 0: the client's deadline (WEIR_DEADLINE_MS).
-    /// Negative: it is over already. Choose a longer one, such as kLongDeadline, for a call that
+    /// Negative: it is over already, and nothing is sent. Choose a longer one, such as kLongDeadline, for a call that
     /// waits for other workers' computation. Such a call still fails at once when a worker dies,
     /// and with kDeadline when a server gives no sign of life for the client's deadline.
     /// It counts also while the call waits for `after`; if it comes before the call has started,

@@ -104,6 +104,12 @@ public:
         return firsts_;
     }
 
+    /// The tables of which the shard has reported that it has dropped them.
+    [[nodiscard]] const std::vector<uint64_t>& dropped() const { return dropped_; }
+
+    /// The answer to the last order to make a table.
+    [[nodiscard]] Errc made() const { return replies_.back(); }
+
     /// Whether the shard has reported that step of a checkpoint.
     [[nodiscard]] bool has_reported(CheckpointReport::Step step) const {
         return std::ranges::find(checkpoint_steps_, step) != checkpoint_steps_.end();
@@ -144,6 +150,7 @@ private:
                 wire::decode(c.message, frame) != Errc::kOk)
                 continue;
             if (frame.header.kind == wire::Kind::kReply) replies_.push_back(frame.header.status);
+            if (frame.header.kind == wire::Kind::kDropTable) dropped_.push_back(frame.header.first);
             if (frame.header.kind == wire::Kind::kCheckpoint) {
                 const auto report = CheckpointReport::decode(frame.values);
                 REQUIRE(report.has_value());
@@ -163,6 +170,7 @@ private:
     std::unique_ptr<RegisteredMemory> memory_;
     transport::ConnectionId connection_ = 0;
     std::vector<Errc> replies_;
+    std::vector<uint64_t> dropped_;
     std::vector<FirstIterationMessage> firsts_;
     std::vector<CheckpointReport::Step> checkpoint_steps_;
 };

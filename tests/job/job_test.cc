@@ -105,6 +105,25 @@ TEST_SUITE("job") {
         CHECK(other->serve().has_value());
     }
 
+    TEST_CASE("a worker function may call leave() itself, and what that returned counts") {
+        const auto job = start_job(1, 1, 2);
+        const Status done = job->run_workers([](Client& client) -> Status {
+            WEIR_TRY(client.barrier());
+            WEIR_TRY(client.leave());
+            CHECK(client.leave().has_value());  // only the first one counts
+            return {};
+        });
+        CHECK_MESSAGE(done.has_value(), done.error().text());
+        CHECK(job->serve().has_value());
+        const auto other = start_job(1, 1, 1);
+        const Status failed = other->run_workers([](Client& client) -> Status {
+            WEIR_TRY(client.leave());
+            return Error(Errc::kIo, "disk full");
+        });
+        CHECK(failed.code() == Errc::kIo);
+        CHECK(other->serve().has_value());
+    }
+
     TEST_CASE("a worker number above the count is refused, and the job goes on") {
         const auto job = start_job(1, 1, 1);
         for (const uint32_t number : {1U, ~0U}) {

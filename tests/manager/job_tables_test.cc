@@ -35,6 +35,19 @@ struct Tables {
         return asker.connection;
     }
 
+    /// A worker drops a table. Returns its connection.
+    transport::ConnectionId drop(const std::string& name) {
+        const Asker asker{endpoint.accept(), 7, 0};
+        was_dropped = tables.drop(asker, name, shards);
+        return asker.connection;
+    }
+
+    /// What the worker has been told; nothing: it waits.
+    [[nodiscard]] std::optional<Errc> told(transport::ConnectionId worker) {
+        if (endpoint.sent(worker).empty()) return std::nullopt;
+        return last(worker).header.status;
+    }
+
     [[nodiscard]] Status answer(uint32_t shard, uint32_t table, Errc status = Errc::kOk) {
         wire::FrameHeader header = wire::header_of(Kind::kReply);
         header.request = table;
@@ -83,7 +96,8 @@ struct Tables {
     Outbox outbox{endpoint};
     JobTables tables{outbox};
     JobShards shards;
-    std::optional<uint32_t> made;  ///< by the last ask()
+    std::optional<uint32_t> made;         ///< by the last ask()
+    std::optional<uint32_t> was_dropped;  ///< by the last drop()
 };
 
 }  // namespace
@@ -233,20 +247,18 @@ TEST_SUITE("job tables") {
     TEST_CASE("a table that a worker drops is gone for all, and its name is free") {
         Tables job;
         (void)job.ask("w");
-        const auto drop = [&](const char* name) { return job.tables.drop(name, job.shards.live); };
-        CHECK(drop("w").code() == Errc::kBusy);  // it is being made
+        CHECK(job.told(job.drop("w")) == Errc::kBusy);  // it is being made
         for (const uint32_t shard : {0, 1})
             REQUIRE(job.answer(shard, 0).has_value());
-        CHECK(drop("other").code() == Errc::kNotFound);
+        CHECK(job.told(job.drop("other")) == Errc::kNotFound);
         const ShardPeer early{2, job.endpoint.accept()};
         job.tables.send_all(early);
         CHECK(job.last(early.connection).header.kind == Kind::kCreateTable);
 
         job.shards.live.push_back(early);
-        const auto dropped = drop("w");
-        REQUIRE(dropped);
-        CHECK(*dropped == 0U);
-        CHECK(drop("w").code() == Errc::kNotFound);
+        (void)job.drop("w");
+        CHECK(job.was_dropped == 0U);
+        CHECK(job.told(job.drop("w")) == Errc::kNotFound);
         CHECK(job.tables.take_refused() == std::vector<uint32_t>{0});
         CHECK(job.tables.count() == 0);
         CHECK(job.tables.made_tables().empty());
@@ -270,6 +282,28 @@ TEST_SUITE("job tables") {
         CHECK(job.last(again).header.status == Errc::kOk);
     }
 
+    TEST_CASE("who drops a table hears of it when no shard answers pushes to it any more") {
+        Tables job;
+        (void)job.ask("w");
+        for (const uint32_t shard : {0, 1})
+            REQUIRE(job.answer(shard, 0).has_value());
+        job.shards.lost = {
+            7};  // of a server that is out of reach, and answers until its lease ends
+        const auto worker = job.drop("w");
+        job.tables.dropped(0, 0);
+        job.tables.dropped(0, 0);
+        job.tables.dropped(1, 5);  // of another one
+        CHECK_FALSE(job.told(worker).has_value());
+        job.tables.forget_shard(7);
+        CHECK_FALSE(job.told(worker).has_value());
+        job.tables.dropped(1, 0);
+        CHECK(job.told(worker) == Errc::kOk);
+        CHECK(job.endpoint.sent(worker).size() == 1);
+        job.tables.dropped(1, 0);  // again
+        job.tables.dropped(9, uint64_t{1} << 40);
+        CHECK(job.endpoint.sent(worker).size() == 1);
+    }
+
     TEST_CASE("a table of the checkpoint that a worker drops is in no later one") {
         for (const bool is_read : {false, true}) {
             CAPTURE(is_read);
@@ -279,14 +313,15 @@ TEST_SUITE("job tables") {
                 (void)job.ask("old");
                 for (const uint32_t shard : {0, 1})
                     REQUIRE(job.answer(shard, 0).has_value());
-                CHECK(job.tables.drop("old", job.shards.live).code() == Errc::kBusy);
+                CHECK(job.told(job.drop("old")) == Errc::kBusy);
                 for (const uint32_t shard : {0, 1})
                     job.report_filled(shard, 0, Errc::kOk);
             }
             CHECK(job.tables.resumed().tables.size() == 1);
-            const auto dropped = job.tables.drop("old", job.shards.live);
-            REQUIRE(dropped);
-            CHECK(dropped->has_value() == is_read);
+            const auto worker = job.drop("old");
+            CHECK(job.was_dropped.has_value() == is_read);
+            CHECK(job.told(worker).has_value() ==
+                  !is_read);  // no shard has it: nobody is waited for
             CHECK(job.tables.unread_tables().empty());
             CHECK(job.tables.count() == 0);
             CHECK(job.tables.resumed().tables.empty());

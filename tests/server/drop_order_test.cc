@@ -143,9 +143,45 @@ TEST_SUITE("drop_order") {
         CHECK(job.status(pull) == Errc::kNotFound);
         CHECK(job.status(job.request(wire::Kind::kPush, 0)) == Errc::kNotFound);
         CHECK(job.shard().tables()[0] == nullptr);
+        CHECK(job.dropped() == std::vector<uint64_t>{0});
         job.drop(0);  // again
         job.drop(7);  // never made
+        CHECK(job.dropped() == std::vector<uint64_t>{0, 0, 7});
         job.make_table(1, dense_table("others", kDroppedCells));
+        CHECK_FALSE(job.shard().finished());
+    }
+
+    TEST_CASE(
+        "a push that is being read when a checkpoint still needs the table is not acknowledged") {
+        const auto disk =
+            std::make_shared<checkpoint::DiskQueue>(std::make_shared<testing::SimDisk>());
+        const auto reads = std::make_shared<HeldReads>();
+        DroppingShard job({.around =
+                               [&](auto inner) {
+                                   return std::make_unique<LateReadsEndpoint>(std::move(inner),
+                                                                              reads);
+                               },
+                           .disk = disk});
+        CheckpointOrder order{.step = CheckpointOrder::Step::kFreeze, .number = 1};
+        job.send(wire::Kind::kCheckpoint, order.encode());
+        order.step = CheckpointOrder::Step::kTake;
+        order.folder = "d";
+        order.tables = {{0, 0}};
+        job.send(wire::Kind::kCheckpoint, order.encode());
+        job.run();
+        REQUIRE(job.has_reported(CheckpointReport::Step::kTaken));
+        reads->are_held = true;
+        const uint64_t read = job.request_from_memory(wire::Kind::kPush, 0);
+        REQUIRE(reads->held.size() == 1);
+        job.drop(0);
+        REQUIRE(job.shard().tables()[0] != nullptr);
+        CHECK(job.dropped().size() == 1);
+        reads->are_held = false;
+        job.run();
+        CHECK(job.status(read) == Errc::kNotFound);
+        while (disk->run_one())
+            job.run();
+        CHECK(job.shard().tables()[0] == nullptr);
         CHECK_FALSE(job.shard().finished());
     }
 
@@ -201,6 +237,7 @@ TEST_SUITE("drop_order") {
             REQUIRE(job.shard().tables()[0] != nullptr);
             CHECK(job.status(part) == Errc::kNotFound);
             CHECK(job.status(job.request(wire::Kind::kPush, 0)) == Errc::kNotFound);
+            CHECK(job.dropped().size() == static_cast<size_t>(i) + 1);
         }
         CHECK_FALSE(job.has_reported(CheckpointReport::Step::kSaved));
         while (disk->run_one())
