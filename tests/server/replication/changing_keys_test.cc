@@ -41,7 +41,7 @@ struct Sender {
     }
 };
 
-Sender* sender = nullptr;
+Sender* changing_sender = nullptr;
 
 /// Adds; and its worker changes the keys of the push when their rows are known.
 struct AddWhileChanged {
@@ -58,7 +58,7 @@ struct AddWhileChanged {
     template <class T>
     static void update(T& value, T*, const T* pushed, const RuleParameters&) {
         value += pushed[0];
-        if (sender != nullptr) sender->change();
+        if (changing_sender != nullptr) changing_sender->change();
     }
 };
 
@@ -70,19 +70,20 @@ public:
 
     [[nodiscard]] size_t poll(std::span<Completion> completions) override {
         const size_t count = inner().poll(completions.first(1));
-        if (sender == nullptr || count == 0) return count;
-        sender->memory.clear();
+        if (changing_sender == nullptr || count == 0) return count;
+        changing_sender->memory.clear();
         const std::span<const std::byte> message = completions[0].message;
         if (completions[0].event == transport::Event::kReceived)
-            sender->memory.emplace_back(const_cast<std::byte*>(message.data()), message.size());
+            changing_sender->memory.emplace_back(const_cast<std::byte*>(message.data()),
+                                                 message.size());
         return count;
     }
 
     [[nodiscard]] std::byte* map(ConnectionId c, const RemoteSpan& span,
                                  transport::Access wanted) override {
         std::byte* const memory = inner().map(c, span, wanted);
-        if (sender != nullptr && memory != nullptr)
-            sender->memory.emplace_back(memory, span.length_bytes);
+        if (changing_sender != nullptr && memory != nullptr)
+            changing_sender->memory.emplace_back(memory, span.length_bytes);
         return memory;
     }
 };
@@ -102,7 +103,7 @@ public:
         REQUIRE(run_until([&] { return has_copies(); }));
     }
 
-    ~ChangingCluster() { sender = nullptr; }
+    ~ChangingCluster() { changing_sender = nullptr; }
 
     /// Pushes to keys that come to be others meanwhile; then to the same keys in peace, more than once.
     /// Returns how many it has changed: none of a list that the shard has read as a whole before.
@@ -110,9 +111,9 @@ public:
         Sender changing;
         for (const uint64_t key : keys)
             changing.changes.emplace_back(key, key + 1);
-        sender = &changing;
+        changing_sender = &changing;
         push_once(keys, is_iteration);
-        sender = nullptr;
+        changing_sender = nullptr;
         for (int i = 0; i < 3; ++i)
             push_once(keys, is_iteration);
         run_idle(50);

@@ -21,28 +21,29 @@
 namespace weir::test {
 namespace {
 
-constexpr uint32_t kWidth = 128;
-constexpr uint64_t kKeys = 80'000;  // 40 MiB of values
-constexpr size_t kChangeBytes = size_t{1} << 20;
+constexpr uint32_t kLargeWidth = 128;
+constexpr uint64_t kLargeKeys = 80'000;  // 40 MiB of values
+constexpr size_t kLargeChangeBytes = size_t{1} << 20;
 /// Of the 64 MiB per stream. There are at most six streams here, and a table that waited in memory as a
 /// whole would take more at one shard alone.
 constexpr size_t kHeapBytesMax = size_t{16} << 20;
 
 TableSchema large_table(Layout layout) {
-    TableSchema schema = layout == Layout::kDense ? dense_table("large", kKeys, ValueType::kFloat32)
-                                                  : sparse_table("large", ValueType::kFloat32);
-    schema.width = kWidth;
+    TableSchema schema = layout == Layout::kDense
+                             ? dense_table("large", kLargeKeys, ValueType::kFloat32)
+                             : sparse_table("large", ValueType::kFloat32);
+    schema.width = kLargeWidth;
     return schema;
 }
 
-SimShape shape_of(uint32_t servers, uint32_t replicas) {
+SimShape shape_with_limit(uint32_t servers, uint32_t replicas) {
     SimShape shape;
     shape.servers = servers;
     shape.shards = 1;
     shape.workers = 1;
     shape.replicas = replicas;
     shape.is_manager_apart = true;
-    shape.change_bytes_max = kChangeBytes;
+    shape.change_bytes_max = kLargeChangeBytes;
     return shape;
 }
 
@@ -59,14 +60,14 @@ size_t heap_growth_until(SimCluster& cluster, Over&& over) {
     return most - before;
 }
 
-bool has_all_copies(const SimCluster& cluster) {
+bool has_copies_of_large(const SimCluster& cluster) {
     const View view = cluster.manager->view();
     return std::ranges::all_of(view.segments(), [&](const ViewSegment& segment) {
         return segment.backup_count() == cluster.shape().replicas;
     });
 }
 
-void check_copies(const SimCluster& cluster) {
+void check_copies_of_large(const SimCluster& cluster) {
     const View view = cluster.manager->view();
     for (size_t i = 0; i < view.segments().size(); ++i) {
         const ViewSegment& segment = view.segments()[i];
@@ -77,11 +78,11 @@ void check_copies(const SimCluster& cluster) {
     }
 }
 
-void push_all(SimCluster& cluster, const TableInfo& table) {
+void push_large(SimCluster& cluster, const TableInfo& table) {
     constexpr uint64_t kStep = 2000;
-    const std::vector<float> ones(kStep * kWidth, 1.5F);
+    const std::vector<float> ones(kStep * kLargeWidth, 1.5F);
     std::vector<uint64_t> keys(kStep);
-    for (uint64_t first = 0; first < kKeys; first += kStep) {
+    for (uint64_t first = 0; first < kLargeKeys; first += kStep) {
         for (uint64_t i = 0; i < kStep; ++i)
             keys[i] = first + i;
         REQUIRE(cluster.finish(
@@ -90,11 +91,11 @@ void push_all(SimCluster& cluster, const TableInfo& table) {
 }
 
 /// The sum of all values of some keys all over the table.
-double sum_of_some(SimCluster& cluster, const TableInfo& table) {
+double sum_of_some_large(SimCluster& cluster, const TableInfo& table) {
     std::vector<uint64_t> keys;
-    for (uint64_t key = 7; key < kKeys; key += 1009)
+    for (uint64_t key = 7; key < kLargeKeys; key += 1009)
         keys.push_back(key);
-    std::vector<float> out(keys.size() * kWidth);
+    std::vector<float> out(keys.size() * kLargeWidth);
     REQUIRE(cluster.finish(
         0, cluster.workers[0]->pull(table, keys, std::as_writable_bytes(std::span(out)), {})));
     double sum = 0;
@@ -104,12 +105,12 @@ double sum_of_some(SimCluster& cluster, const TableInfo& table) {
 }
 
 /// A checkpoint of a job with such a table, of which all values are 1.5.
-CheckpointFolder written(Layout layout) {
+CheckpointFolder written_large(Layout layout) {
     CheckpointFolder folder;
     SimShape shape{.servers = 1, .shards = 2, .workers = 1};
     shape.checkpoints = folder.options();
     StartedCluster cluster(1, shape, large_table(layout));
-    push_all(cluster, cluster.table);
+    push_large(cluster, cluster.table);
     const auto asked = cluster.client().checkpoint(0);
     REQUIRE(cluster.finish(0, asked));
     return folder;
@@ -120,10 +121,10 @@ CheckpointFolder written(Layout layout) {
 TEST_SUITE("large tables") {
     TEST_CASE("a job with copies goes on from a checkpoint of any size, in bounded memory") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
-            const CheckpointFolder folder = written(layout);
+            const CheckpointFolder folder = written_large(layout);
             for (const uint32_t replicas : {1U, 2U}) {
                 INFO("replicas " << replicas << ", dense " << (layout == Layout::kDense));
-                SimShape shape = shape_of(3, replicas);
+                SimShape shape = shape_with_limit(3, replicas);
                 folder.resume(shape);
                 SimCluster cluster(2, shape, {.maps_memory = true});
                 REQUIRE(cluster.start());
@@ -134,21 +135,21 @@ TEST_SUITE("large tables") {
                 CHECK(grown < kHeapBytesMax);
                 const auto table = cluster.workers[0]->take_table(call);
                 REQUIRE(table.has_value());
-                REQUIRE(has_all_copies(cluster));
-                check_copies(cluster);  // before anybody has pushed
-                CHECK(sum_of_some(cluster, *table) == 1.5);
-                push_all(cluster, *table);
+                REQUIRE(has_copies_of_large(cluster));
+                check_copies_of_large(cluster);  // before anybody has pushed
+                CHECK(sum_of_some_large(cluster, *table) == 1.5);
+                push_large(cluster, *table);
                 cluster.run_idle(20);
-                check_copies(cluster);
+                check_copies_of_large(cluster);
             }
         }
     }
 
     TEST_CASE("copies that are lost while a table is read are made anew, and all rows arrive") {
-        const CheckpointFolder folder = written(Layout::kSparse);
+        const CheckpointFolder folder = written_large(Layout::kSparse);
         for (uint64_t turns = 500; turns < 8000; turns += 1500) {
             INFO("turns " << turns);
-            SimShape shape = shape_of(4, 1);
+            SimShape shape = shape_with_limit(4, 1);
             folder.resume(shape);
             SimCluster cluster(turns, shape, {});
             REQUIRE(cluster.start());
@@ -161,39 +162,41 @@ TEST_SUITE("large tables") {
             REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
             const auto table = cluster.workers[0]->take_table(call);
             REQUIRE(table.has_value());
-            CHECK(sum_of_some(cluster, *table) == 1.5);
+            CHECK(sum_of_some_large(cluster, *table) == 1.5);
             REQUIRE(cluster.run_until([&] {
-                return cluster.manager->view().servers().size() == 3 && has_all_copies(cluster);
+                return cluster.manager->view().servers().size() == 3 &&
+                       has_copies_of_large(cluster);
             }));
             cluster.run_idle(20);
-            check_copies(cluster);
+            check_copies_of_large(cluster);
         }
     }
 
     TEST_CASE("lost copies are made anew in bounded memory") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             INFO("dense " << (layout == Layout::kDense));
-            SimCluster cluster(1, shape_of(3, 1), {.maps_memory = true});
+            SimCluster cluster(1, shape_with_limit(3, 1), {.maps_memory = true});
             REQUIRE(cluster.start());
             const auto table = cluster.make_table(0, large_table(layout));
             REQUIRE(table.has_value());
-            push_all(cluster, *table);
+            push_large(cluster, *table);
             cluster.shards[2].reset();
             cluster.kill_host(2);
             const size_t grown = heap_growth_until(cluster, [&] {
-                return cluster.manager->view().servers().size() == 2 && has_all_copies(cluster);
+                return cluster.manager->view().servers().size() == 2 &&
+                       has_copies_of_large(cluster);
             });
             MESSAGE("heap beyond the pools: " << (grown >> 10) << " KiB");
             CHECK(grown < kHeapBytesMax);
             cluster.run_idle(20);
-            check_copies(cluster);
+            check_copies_of_large(cluster);
         }
     }
 
     TEST_CASE(
         "an iteration that changes more than copies can take fails at its first part too many") {
         const testing::LogLines log;
-        SimShape shape = shape_of(2, 1);
+        SimShape shape = shape_with_limit(2, 1);
         shape.workers = 2;
         SimCluster cluster(1, shape, {});
         REQUIRE(cluster.start());
@@ -203,7 +206,7 @@ TEST_SUITE("large tables") {
             std::vector<uint64_t> keys;
             for (uint64_t key = first; key < first + count; ++key)
                 keys.push_back(key);
-            const std::vector<float> ones(count * kWidth, 1);
+            const std::vector<float> ones(count * kLargeWidth, 1);
             return cluster.workers[worker]->push(*table, keys, std::as_bytes(std::span(ones)),
                                                  {.iteration = iteration});
         };
@@ -224,7 +227,7 @@ TEST_SUITE("large tables") {
             CHECK(cluster.finish(1, other));
         }
         cluster.run_idle(20);
-        check_copies(cluster);
+        check_copies_of_large(cluster);
     }
 }
 
