@@ -127,10 +127,9 @@ Result<Pruned> prune(Disk& disk, const std::string& folder, const Keep& keep, Pr
     std::erase_if(numbers, [&](uint64_t number) { return number < keep.before; });
     Pruned pruned;
     if (numbers.empty()) return pruned;
-    const size_t old_count =
-        numbers.size() - std::min(numbers.size(), std::max<size_t>(keep.newest, 1));
-    std::vector<uint64_t> gone(numbers.begin(),
-                               numbers.begin() + static_cast<std::ptrdiff_t>(old_count));
+    std::vector<uint64_t> gone = numbers;
+    std::erase_if(gone, [&](uint64_t number) { return keep.are_others(number); });
+    gone.resize(gone.size() - std::min(gone.size(), std::max<size_t>(keep.newest, 1)));
     if (keep.needed) std::erase(gone, *keep.needed);
     std::set<std::string, std::less<>> named;
     for (const uint64_t number : numbers) {
@@ -151,7 +150,8 @@ Result<Pruned> prune(Disk& disk, const std::string& folder, const Keep& keep, Pr
     for (const std::string& name : names) {
         const std::optional<FileName> file = parse_name(name);
         if (!file || file->kind == FileKind::kManifest || file->number > numbers.back()) continue;
-        if (file->number < keep.before || named.contains(name)) continue;
+        if (file->number < keep.before || keep.are_others(file->number)) continue;
+        if (named.contains(name)) continue;
         WEIR_TRY(disk.remove(path_of(folder, name)));
         if (file->kind == FileKind::kChunk) ++pruned.chunk_count;
     }

@@ -6,7 +6,7 @@
 ///
 /// Every name begins with the number of the checkpoint that wrote the file:
 /// 000007.manifest, 000007.t0.8000000000000000.s3.chunk; and .part behind a manifest that is not
-/// whole. Other files may lie there, too; they are left alone.
+/// whole. Other files may lie there, too, such as weir.owner (folder_owner.h); they are left alone.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
@@ -59,6 +60,12 @@ struct Keep {
     size_t newest = 1;                    ///< so many, and at least 1
     std::optional<uint64_t> needed = {};  ///< this one, too
     uint64_t before = 0;                  ///< and all with a lower number, which are not looked at
+    /// And all from the first to the second number, which are not counted: they are another job's.
+    std::pair<uint64_t, uint64_t> others = {1, 0};
+
+    [[nodiscard]] bool are_others(uint64_t number) const noexcept {
+        return number >= others.first && number <= others.second;
+    }
 };
 
 /// Removes the other checkpoints, then the chunks that none of those that stay names, then what was

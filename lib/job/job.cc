@@ -2,6 +2,7 @@
 #include "lib/job/job.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <span>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "lib/bootstrap/identity.h"
 #include "lib/bootstrap/reached_at.h"
 #include "lib/bootstrap/rendezvous/rendezvous.h"
+#include "lib/checkpoint/folder_owner.h"
 #include "lib/job/devices.h"
 #include "lib/job/host_spread.h"
 #include "lib/job/host_threads.h"
@@ -44,6 +46,8 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kChoiceKey = "weir-resume";
+constexpr std::string_view kOwnerKey = "weir-owner";
+constexpr std::string_view kProcessKey = "weir-process";
 /// Of the time in which all ranks must have come, what rank 0 may take to look for damage.
 constexpr uint64_t kCheckShare = 3;
 constexpr uint64_t kSpareFiles = 4096;  // for processes that join later, and the program itself
@@ -75,6 +79,15 @@ Status add_settings_of_rank_0(const JobOptions& options, const Config& config,
 class Job::Part {
 public:
     Part(const JobOptions& options, const Config& config) : options_(options), config_(config) {}
+
+    ~Part() {
+        // Of several managers, others may go on.
+        const bool is_over = !serving_ || !serving_->has_manager() || managers_.places().size() < 2;
+        if (owner_ != nullptr && is_over) owner_->give_up();
+    }
+
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
 
     Status begin();
     Status start();
@@ -108,6 +121,7 @@ private:
     Status start_manager(ManagerOptions options);
     Status look_for_checkpoints(Bootstrap& bootstrap, uint64_t deadline_ns);
     Status take_checkpoint(Bootstrap& bootstrap, uint64_t deadline_ns);
+    Status keep_folder(Bootstrap& bootstrap, std::span<const uint32_t> manager_ranks);
     Status start_lines();
     void start_rendezvous(std::unique_ptr<boot::OpenRendezvous> rendezvous);
     Status start_shards();
@@ -130,6 +144,8 @@ private:
     ContactFile contact_file_;
     ManagerLines lines_{clock_};  ///< end after all members of this process
     JobCheckpoints checkpoints_;
+    /// Of a process with a manager: the folder for checkpoints is this job's.
+    std::shared_ptr<checkpoint::FolderOwner> owner_;
     std::unique_ptr<DiskThread> disk_;     ///< of a process with a server
     std::unique_ptr<Runtime> rendezvous_;  ///< of rank 0, while newcomers may find the job there
     std::unique_ptr<Runtime> runtime_;     // last, because its threads use everything above
@@ -175,6 +191,7 @@ Status Job::Part::start() {
     WEIR_TRY(threads_.find_ranks(*bootstrap));
     WEIR_ASSIGN(roles_.shape.server_cpus, threads_.cpus_of_rank_0(*bootstrap));
     const std::vector<uint32_t> manager_ranks = place_managers();
+    WEIR_TRY(keep_folder(*bootstrap, manager_ranks));
     WEIR_TRY(warn_of_long_lease());
     WEIR_TRY(reserve_files());
     choose_idle();
@@ -348,6 +365,8 @@ Result<ManagerOptions> Job::Part::manager_options() {
     options.lease_ns = lease_ms * kMillisecond;
     options.is_being_stopped = options_.is_being_stopped;
     options.checkpoints = checkpoints_.options;
+    if (owner_ != nullptr)
+        options.checkpoints.may_write = [owner = owner_] { return owner->check(); };
     options.resume = std::move(checkpoints_.resume);
     return options;
 }
@@ -367,7 +386,18 @@ Status Job::Part::look_for_checkpoints(Bootstrap& bootstrap, uint64_t deadline_n
     if (!roles_.shape.is_server) return {};
     checkpoint::RealDisk disk;
     WEIR_ASSIGN(checkpoints_, plan_checkpoints(options_, disk));
+    const std::string& folder = checkpoints_.options.folder;
+    if (!folder.empty())
+        WEIR_TRY(bootstrap.put(kProcessKey, checkpoint::OwnerProcess::here().encode()));
     if (roles_.shape.rank != 0) return {};
+    if (!folder.empty()) {
+        // The other ranks wait until the deadline, and are to hear of an error.
+        const uint64_t before_ns = clock_.now_ns();
+        const std::chrono::nanoseconds at_most((deadline_ns - std::min(before_ns, deadline_ns)) /
+                                               2);
+        WEIR_ASSIGN(owner_, checkpoint::FolderOwner::take(folder, make_unique_number(), at_most));
+        WEIR_TRY(bootstrap.put(kOwnerKey, fmt::format("{:x}", owner_->job())));
+    }
     const uint64_t now_ns = clock_.now_ns();
     const uint64_t left_ns = deadline_ns - std::min(now_ns, deadline_ns);
     const checkpoint::CheckEnd end{clock_, now_ns + left_ns / kCheckShare};
@@ -385,6 +415,28 @@ Status Job::Part::take_checkpoint(Bootstrap& bootstrap, uint64_t deadline_ns) {
     const SearchEnd end{clock_, now_ns + left_ns / 2};
     checkpoint::RealDisk disk;
     return take_choice(choice, options_, disk, end, checkpoints_);
+}
+
+/// Of several managers, the processes of all keep it. After the exchange of what look_for_checkpoints() has put.
+Status Job::Part::keep_folder(Bootstrap& bootstrap, std::span<const uint32_t> manager_ranks) {
+    const std::string& folder = checkpoints_.options.folder;
+    if (folder.empty() || manager_ranks.size() < 2 || !managers_.is_here()) return {};
+    if (owner_ == nullptr) {
+        const Result<std::string> text = bootstrap.get(0, kOwnerKey);
+        if (!text) return {};  // rank 0 has no folder, which ends this job soon
+        uint64_t job = 0;
+        (void)std::from_chars(text->data(), text->data() + text->size(), job, 16);
+        owner_ = std::make_shared<checkpoint::FolderOwner>(folder, job);
+        return {};
+    }
+    std::vector<checkpoint::OwnerProcess> processes;
+    for (const uint32_t rank : manager_ranks) {
+        const Result<std::string> text = bootstrap.get(rank, kProcessKey);
+        if (!text) return {};
+        WEIR_ASSIGN(checkpoint::OwnerProcess process, checkpoint::OwnerProcess::decode(*text));
+        processes.push_back(std::move(process));
+    }
+    return owner_->set_processes(processes);
 }
 
 Status Job::Part::start_lines() {

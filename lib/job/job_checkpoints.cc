@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <pthread.h>
@@ -13,6 +14,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/checkpoint/folder.h"
+#include "lib/job/unique_number.h"
 #include "lib/wire/checkpoint_message.h"
 
 namespace weir {
@@ -29,6 +32,18 @@ void give_way_to_others() {
 
 Error wrong(std::string why) {
     return {Errc::kInvalidArgument, std::move(why)};
+}
+
+/// Whether a file can be written there: else that would be noticed only when the first checkpoint is due.
+Status probe(Disk& disk, const std::string& folder) {
+    constexpr size_t kBytes = 4096;
+    const std::string name = fmt::format("weir.probe.{:016x}", make_unique_number());
+    Status done = checkpoint::write_file(disk, folder, name, std::vector<std::byte>(kBytes));
+    if (done) done = disk.remove(checkpoint::path_of(folder, name));
+    if (done) return {};
+    return Error(done.code(),
+                 fmt::format("no checkpoint can be written to {}: {}", folder, done.error().text()),
+                 done.error().os_error());
 }
 
 /// The folder to go on from.
@@ -67,6 +82,7 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     if (!options.checkpoint_folder.empty()) {
         WEIR_ASSIGN(to.folder, absolute_folder(options.checkpoint_folder));
         WEIR_TRY(disk.list(to.folder));
+        WEIR_TRY(probe(disk, to.folder));
     } else if (to.every_ns != 0 || to.every_iterations != 0) {
         return wrong(
             "how often a checkpoint is written is given, but no folder for them: give "
@@ -81,6 +97,7 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     }
     WEIR_ASSIGN(to.resumed_folder, folder_to_resume(options, to.folder));
     WEIR_TRY(disk.list(to.resumed_folder));
+    to.keeps_newer = options.resume_number != 0;
     return plan;
 }
 

@@ -31,7 +31,7 @@ struct JobCheckpoints {
 /// Looks at the options and at the folders; resume_choice.h chooses what the job goes on from. Servers
 /// call it, not processes that only have workers: they may not see the folders.
 /// Errors: kInvalidArgument for options that do not go together; kNotFound for a folder that is not
-///         there
+///         there; kIo for one that cannot be written
 [[nodiscard]] Result<JobCheckpoints> plan_checkpoints(const JobOptions& options,
                                                       checkpoint::Disk& disk);
 

@@ -211,7 +211,8 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
 /// removes nothing of one that begins later.
 void Checkpoints::choose_number() {
     disk_->start([folder = options_.folder, first = first_number_, tried = tried_number_,
-                  unsure = unsure_numbers_](Disk& disk) {
+                  unsure = unsure_numbers_, may_write = options_.may_write](Disk& disk) {
+        if (const Status may = may_write ? may_write() : Status(); !may) return failed(may.error());
         if (first) {
             remove_failed(disk, folder, {.lowest = *first, .highest = tried, .spared = unsure});
         }
@@ -399,7 +400,9 @@ void Checkpoints::write_manifest() {
                   from = has_written ? OldCheckpoint{options_.folder, last_number_}
                                      : OldCheckpoint{options_.resumed_folder,
                                                      options_.resumed_from.value_or(0)},
-                  manifest = manifest_, unread = unread_](Disk& disk) mutable {
+                  manifest = manifest_, unread = unread_,
+                  may_write = options_.may_write](Disk& disk) mutable {
+        if (const Status may = may_write ? may_write() : Status(); !may) return failed(may.error());
         const Status written = write_whole(disk, folder, from, unread, std::move(manifest));
         return written ? DiskAnswer() : failed(written.error());
     });
@@ -411,6 +414,8 @@ void Checkpoints::write_manifest() {
 void Checkpoints::remove_old_ones() {
     checkpoint::Keep keep{.newest = options_.kept_count};
     if (!goes_on_here()) keep.before = *first_number_;
+    if (goes_on_here() && options_.keeps_newer)
+        keep.others = {*options_.resumed_from + 1, *first_number_ - 1};
     if (!unread_.empty() && goes_on_here()) keep.needed = options_.resumed_from;
     disk_->start([folder = options_.folder, keep](Disk& disk) {
         remove_old(disk, folder, keep);

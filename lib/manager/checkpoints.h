@@ -32,14 +32,18 @@ struct CheckpointOptions {
     uint64_t every_ns = 0;          ///< 0: not by time
     uint64_t every_iterations = 0;  ///< of any table in checkpoints; 0: not by them
     /// Older ones are removed, but for one that is needed. Those of other jobs stay: if this one does not
-    /// go on from one in this folder, all that are there when its first one begins.
+    /// go on from one in this folder, all that are there when its first one begins; `keeps_newer`.
     size_t kept_count = 3;
     std::function<bool()> is_asked_for{};    ///< true once for each that is asked for; may be empty
     std::optional<uint64_t> resumed_from{};  ///< the checkpoint that the job goes on from
     std::string resumed_folder{};            ///< where that is
+    bool keeps_newer = false;  ///< somebody has chosen that: newer ones there are another job's
     std::shared_ptr<checkpoint::DiskQueue> disk{};  ///< needed for both
     /// Does what is to be done there; null: `disk` does.
     std::shared_ptr<ManagerDisk> agreed_disk{};
+    /// Asked on the disk's thread before anything is written or removed there: whether the folder still is
+    /// this job's. May be empty.
+    std::function<Status()> may_write{};
 };
 
 /// The way of a checkpoint:

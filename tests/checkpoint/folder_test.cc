@@ -298,6 +298,18 @@ TEST_SUITE("checkpoint folder") {
         CHECK(check_small(disk, "d", 5, 5, 2).empty());
     }
 
+    TEST_CASE("those of others between stay, with all that they name, and are not counted") {
+        SimDisk disk;
+        for (uint64_t number = 1; number <= 6; ++number)
+            REQUIRE(write_small(disk, "d", number, number, 2));
+        const Keep keep{.newest = 2, .others = {3, 4}};
+        CHECK(prune(disk, "d", keep, PruneCheck::kBytes)->checkpoints ==
+              std::vector<uint64_t>{1, 2});
+        CHECK(list_checkpoints(disk, "d").value() == std::vector<uint64_t>{3, 4, 5, 6});
+        for (uint64_t number = 3; number <= 6; ++number)
+            CHECK(check_small(disk, "d", number, number, 2).empty());
+    }
+
     TEST_CASE("a crash while old ones are pruned leaves whole checkpoints") {
         WEIR_TEST_SEED(seed, 15);
         for (uint64_t step = 1; step <= 12; ++step) {

@@ -235,16 +235,18 @@ TEST_SUITE("checkpoints of jobs") {
         options.resume_number = 1;
         CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
             CHECK(client.resumed_from()->checkpoint == 1);
-            CHECK(*client.checkpoint() == 4);  // of the newest three, 1 is none any more
+            for (uint64_t i = 4; i <= 6; ++i)
+                CHECK(*client.checkpoint() == i);  // of the newest three, 1 is none any more
             WEIR_ASSIGN(auto table, client.open_table<double>("sums"));
             std::vector<double> values(10);
             WEIR_TRY(table.pull(KeyRange{0, 10}, values).wait());
             CHECK(values == ones);
-            CHECK(*client.checkpoint() == 5);
+            CHECK(*client.checkpoint() == 7);
             return {};
         }));
-        checkpoint::RealDisk disk;
-        CHECK(*checkpoint::list_checkpoints(disk, folder.path()) == std::vector<uint64_t>{3, 4, 5});
+        checkpoint::RealDisk disk;  // 2 and 3 are not what the job goes on with
+        CHECK(*checkpoint::list_checkpoints(disk, folder.path()) ==
+              std::vector<uint64_t>{2, 3, 5, 6, 7});
     }
 
     TEST_CASE("a table with a damaged chunk names the file and the flag for another checkpoint") {

@@ -246,6 +246,44 @@ class Resume(testing.Folder, unittest.TestCase):
                       ("--checkpoint", self.checkpoints, "--checkpoint-every", "1d"), ("--checkpoint", "")):
             self.assertEqual(self.lr("--train", self.data, *flags).code, 2, flags)
 
+    def test_a_folder_that_cannot_be_written_is_noticed_at_the_start(self):
+        refused = self.resumed("--checkpoint", "/sys/kernel", code=1)  # nobody can, root neither
+        self.assertIn("error: no checkpoint can be written to /sys/kernel: ", refused)
+        self.assertEqual(self.resumed("--checkpoint", self.checkpoints).count("error"), 0)
+        self.assertEqual(os.listdir(self.checkpoints), [])  # nothing is left there
+
+    def test_a_folder_belongs_to_one_job_while_that_lives(self):
+        flags = ("--checkpoint", self.checkpoints, "--resume", "auto")
+        for shape, size in (((), 1), (("--servers", "3", "--managers", "3"), 4)):
+            with self.subTest(shape=shape), self.job("--checkpoint-every", "50", *shape, *flags[2:], size=size) as ranks:
+                ranks.start_all()
+                self.assertTrue(ranks.until_training(), ranks.everything())
+                first = self.newest()
+                self.assertTrue(ranks.until(lambda first=first: self.newest() > first + 4), ranks.everything())
+                refused = self.resumed(*flags, code=1)
+                self.assertRegex(refused, f"{self.checkpoints}: the job of process {ranks.pid(0)} on host .* writes its checkpoints there; "
+                                          "give each job a folder of its own")
+                pruned = self.weir("checkpoint", "prune", self.checkpoints, "--keep", "3", "--unfinished")
+                self.assertEqual(pruned.code, 1)
+                self.assertIn(f"process {ranks.pid(0)} on host", pruned.err)
+                before = self.newest()
+                self.assertTrue(ranks.until(lambda before=before: self.newest() > before), ranks.everything())
+                for rank in range(size):
+                    ranks.kill(rank)
+                self.assertIn("goes on from checkpoint", self.resumed(*flags))  # at once
+                self.assertNotIn("weir.owner", os.listdir(self.checkpoints))
+
+    def test_a_job_removes_only_what_it_wrote_or_goes_on_with(self):
+        self.three_checkpoints()
+        flags = ("--resume", self.checkpoints, "--resume-number", "1")
+        with self.job(*flags) as ranks:
+            ranks.start_all()
+            self.assertTrue(ranks.until_training(), ranks.everything())
+            for number in range(4, 8):
+                os.kill(ranks.pid(0), signal.SIGUSR1)
+                self.assertTrue(ranks.until(lambda number=number: f"checkpoint {number} is in" in ranks.err(0)), ranks.everything())
+        self.assertEqual([int(name.split(".")[0]) for name in self.names(".manifest")], [2, 3, 5, 6, 7])
+
     def test_a_damaged_checkpoint_is_refused_and_named(self):
         self.make_checkpoint()
         manifest, kept = self.names(".manifest")[0], self.path("kept")

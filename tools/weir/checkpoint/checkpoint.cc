@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "lib/checkpoint/choose.h"
 #include "lib/checkpoint/folder.h"
+#include "lib/checkpoint/folder_owner.h"
 #include "lib/checkpoint/range_reader.h"
 #include "tools/weir/checkpoint/checkpoint_export.h"
 #include "tools/weir/checkpoint/checkpoint_report.h"
@@ -115,6 +117,16 @@ int run_checkpoint_export(const CheckpointFlags& flags) {
 
 int run_checkpoint_prune(const CheckpointFlags& flags) {
     RealDisk disk;
+    if (flags.unfinished) {
+        const Result<std::string> owner = checkpoint::owner_of(flags.folder);
+        if (owner && !owner->empty()) {
+            return failure(Error(Errc::kRefused,
+                                 fmt::format("{}: {} writes its checkpoints there, so what is not "
+                                             "finished may be one of them; leave out --unfinished, "
+                                             "or wait until it has ended",
+                                             flags.folder, *owner)));
+        }
+    }
     const auto pruned = checkpoint::prune(disk, flags.folder, {.newest = flags.keep},
                                           checkpoint::PruneCheck::kBytes);
     if (!pruned) return failure(pruned.error());
