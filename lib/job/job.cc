@@ -81,6 +81,9 @@ public:
     Part(const JobOptions& options, const Config& config) : options_(options), config_(config) {}
 
     ~Part() {
+        // Of a job of one process nobody else is there, unless others may join.
+        if (has_begun_ && (roles_.shape.size > 1 || may_be_joined_ || joiner_ != 0))
+            serving_->end(roles_.shape.rank);
         // Of several managers, others may go on.
         const bool is_over = !serving_ || !serving_->has_manager() || managers_.places().size() < 2;
         if (owner_ != nullptr && is_over) owner_->give_up();
@@ -138,9 +141,11 @@ private:
     IdleOptions idle_;
     HostThreads threads_;
     std::optional<Serving> serving_;  ///< once the managers are known
-    std::optional<ShardJoin> join_;   ///< of a server that joins a running job
-    uint64_t joiner_ = 0;             ///< of a process that does
-    bool has_iterations_ = true;      ///< its workers take part in iterations
+    bool has_begun_ = false;          ///< start() or join() has come to its end
+    bool may_be_joined_ = false;
+    std::optional<ShardJoin> join_;  ///< of a server that joins a running job
+    uint64_t joiner_ = 0;            ///< of a process that does
+    bool has_iterations_ = true;     ///< its workers take part in iterations
     ContactFile contact_file_;
     ManagerLines lines_{clock_};  ///< end after all members of this process
     JobCheckpoints checkpoints_;
@@ -181,11 +186,10 @@ Status Job::Part::start() {
         (void)bootstrap->finish();
         return taken;
     }
-    const bool others_may_join =
-        !options_.contact_file.empty() || !config_.text("WEIR_RENDEZVOUS").empty();
+    may_be_joined_ = !options_.contact_file.empty() || !config_.text("WEIR_RENDEZVOUS").empty();
     WEIR_ASSIGN(const transport::SocketAddress reached_at, address_for_others(*bootstrap));
     WEIR_ASSIGN(devices_, Devices::open(config_, identity.secret,
-                                        bootstrap->size() > 1 || others_may_join, reached_at));
+                                        bootstrap->size() > 1 || may_be_joined_, reached_at));
     roles_.shape.transports = devices_->names();
     runtime_ = std::make_unique<Runtime>(idle_);
     WEIR_TRY(threads_.find_ranks(*bootstrap));
@@ -202,6 +206,7 @@ Status Job::Part::start() {
     threads_.choose_cpus_of_shards();
     WEIR_TRY(start_lines());
     WEIR_TRY(start_shards());
+    has_begun_ = true;
     if (options_.contact_file.empty()) return {};
     const auto writer =
         roles_.shape.rank == 0 ? ContactFile::Writer::kRank0 : ContactFile::Writer::kOtherRank;
@@ -312,7 +317,9 @@ Status Job::Part::join(const JoinOptions& how) {
     choose_idle();
     threads_.choose_cpus_of_shards();
     WEIR_TRY(start_lines());
-    return start_shards();
+    WEIR_TRY(start_shards());
+    has_begun_ = true;
+    return {};
 }
 
 size_t Job::Part::local_shard_count() const {

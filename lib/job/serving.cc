@@ -2,6 +2,7 @@
 #include "lib/job/serving.h"
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -16,6 +17,11 @@ namespace {
 constexpr std::chrono::milliseconds kLookForSignals(100);
 /// After the end of a process's servers: one of several managers may be needed for longer.
 constexpr std::chrono::seconds kLookForManager(5);
+/// For a job to end whose workers have left, and which nobody serves to its end.
+constexpr std::chrono::seconds kSoon(1);
+/// For the manager to tell the others; some may have yet to join.
+constexpr std::chrono::seconds kTellOthers(15);
+constexpr uint64_t kTellManagerNs = 5 * kSecond;
 constexpr uint64_t kAskToLeaveNs = 3 * kSecond;      // then it looks whether there is time left
 constexpr uint64_t kAskWhatItHoldsNs = 2 * kSecond;  // there is none
 constexpr uint64_t kAskAgainNs = kSecond;            // others may have joined that can take over
@@ -32,6 +38,7 @@ bool may_ask_again(Errc answer) {
 Status Serving::serve(const std::function<bool()>& wants_to_leave,
                       const std::function<bool()>& must_end) {
     Status first;
+    was_served_ = true;
     while (!shards_ended_.empty()) {
         take_ended_shards(first);
         if (!first && options_.joiner != 0) return first;
@@ -43,6 +50,35 @@ Status Serving::serve(const std::function<bool()>& wants_to_leave,
         if (wants_to_leave && may_ask && wants_to_leave()) ask_to_leave(next);
     }
     return has_manager() ? wait_for_manager(std::move(first), must_end) : first;
+}
+
+void Serving::end(uint32_t rank) {
+    if (was_served_) return;
+    Status first;
+    const auto soon = std::chrono::steady_clock::now() + kSoon;
+    const auto is_over = [&] {
+        take_ended_shards(first);
+        return shards_ended_.empty() &&
+               (!has_manager() ||
+                manager_ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+    };
+    while (!is_over()) {
+        if (std::chrono::steady_clock::now() < soon) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            continue;
+        }
+        log(LogLevel::kError,
+            "{} ends before the job is over, and its server with it: call Job::serve(), which "
+            "waits for the others, before the Job is destroyed",
+            options_.joiner == 0 ? fmt::format("rank {}", rank) : "this process");
+        Result<std::unique_ptr<transport::Endpoint>> endpoint = devices_.make_endpoint();
+        if (!endpoint) return;
+        Operator to_manager(*std::move(endpoint), options_.managers, clock_, kTellManagerNs);
+        (void)to_manager.end_unserved(options_.first_server, options_.joiner);
+        if (has_manager() && options_.managers.size() == 1)
+            (void)manager_ended_.wait_for(kTellOthers);
+        return;
+    }
 }
 
 /// `first`: the first error of a shard. Of a server that has joined it is the end: the job does without

@@ -42,6 +42,10 @@ public:
     /// Whether this process has a manager of which serve() does not know that it has ended.
     [[nodiscard]] bool has_manager() const noexcept { return manager_ended_.valid(); }
 
+    /// The program ends this process's part of the job. If serve() was never called, and the job is not over
+    /// soon, says so here and to the manager, from which the others hear it.
+    void end(uint32_t rank);
+
     /// Job::serve()
     [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave,
                                const std::function<bool()>& must_end);
@@ -65,6 +69,7 @@ private:
     const Clock& clock_;
     std::vector<std::future<Status>> shards_ended_;
     std::future<Status> manager_ended_;  ///< that of this process, if it has one
+    bool was_served_ = false;            ///< serve() was called
     bool is_decided_ = false;            ///< whether it leaves: it asks no more
     uint64_t ask_again_ns_ = 0;          ///< not before, whether it may leave
     std::string why_it_stays_;           ///< the last answer; empty: it leaves

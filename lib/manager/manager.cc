@@ -20,6 +20,7 @@ using transport::Event;
 using wire::Kind;
 
 constexpr uint64_t kShardsCloseNs = 2 * kSecond;  // for shards to close at the end
+constexpr uint64_t kUnheardNs = 10 * kSecond;     // for members to join a job that has ended before
 constexpr uint64_t kFirstCopiesNs = 10 * kSecond;
 constexpr size_t kEarlyTablesMax = 1024;
 
@@ -105,9 +106,10 @@ size_t Manager::poll() {
         if (lacks_first_copies_) look_for_first_copies(now_ns);
         if (is_measured) send_status();  // with what has just been decided
     }
-    if (phase_ == Phase::kEnding &&
-        (shards_are_gone() || now_ns - ending_since_ns_ > kShardsCloseNs)) {
-        phase_ = Phase::kOver;
+    if (phase_ == Phase::kEnding) {
+        const uint64_t for_ns = now_ns - ending_since_ns_;
+        const bool waits = unheard_count_ > 0 && for_ns <= kUnheardNs;
+        if (!waits && (shards_are_gone() || for_ns > kShardsCloseNs)) phase_ = Phase::kOver;
     }
     const size_t sent = outbox_.flush();
     if (refusals_.pending()) refusals_.look();
@@ -186,6 +188,10 @@ void Manager::join(ConnectionId connection, Peer& peer, const wire::Frame& frame
     if (peer.is.joiner != 0) {
         const Status asked = ask_to_join(connection, peer);
         return asked ? void() : turn_away(connection, asked.error());
+    }
+    if (phase_ == Phase::kEnding && unheard_count_ > 0) {
+        --unheard_count_;
+        return turn_away(connection, Error(outcome_.code(), outcome_.error().text()));
     }
     const bool is_shard = peer.is.role == JoinMessage::Role::kShard;
     const char* const what = is_shard ? "shard" : "worker";

@@ -157,6 +157,7 @@ private:
         uint32_t rank = 0;
         bool joined_later = false;
         std::vector<uint32_t> shards;
+        std::string why;  ///< empty: it died, or the network to it is cut
     };
 
     /// Asked for before the copies that it needs were made.
@@ -188,6 +189,7 @@ private:
     void receive_from_operator(const Asker& asker, const wire::Frame& frame);
     [[nodiscard]] Error job_is_over() const;
     void leave_server(const Asker& asker, const wire::Frame& frame);
+    void end_unserved(const Asker& asker, const wire::Frame& frame);
     [[nodiscard]] Result<uint32_t> server_to_leave(const wire::Frame& frame) const;
     void ask_for_status(const Asker& asker);
     void send_status();
@@ -225,7 +227,7 @@ private:
     void turn_away(ConnectionId connection, const Error& why);
     void leave(const Asker& asker, const wire::Frame& frame);
     void lose_shard(uint32_t number);
-    void remove_server(uint32_t server, const Error& why);
+    void remove_server(uint32_t server, const Error& why, const std::string& told = {});
     void lose_worker(uint32_t number, LeaveMessage why);
     void forget_removed();
     // manager_checkpoints.cc: checkpoints of the job
@@ -285,6 +287,8 @@ private:
     Phase phase_ = Phase::kJoining;
     uint64_t started_ns_;
     uint64_t ending_since_ns_ = 0;
+    size_t unheard_count_ =
+        0;  ///< members that are to hear how the job ended, and have yet to join
     std::unordered_map<ConnectionId, Peer> peers_;
     std::map<uint32_t, Shard> shards_;         ///< by number, those that are here
     std::map<uint32_t, Worker> workers_;       ///< by number, those that are here

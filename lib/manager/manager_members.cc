@@ -241,7 +241,8 @@ void Manager::lose_shard(uint32_t number) {
 }
 
 /// The server is dead, or of no use. Shards of it that are still there are told to end.
-void Manager::remove_server(uint32_t server, const Error& why) {
+/// `told`: what people are to hear of it, if it is more than that.
+void Manager::remove_server(uint32_t server, const Error& why, const std::string& told) {
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = why.code();
     const std::vector<std::byte> body = encode_text(why.message());
@@ -266,6 +267,7 @@ void Manager::remove_server(uint32_t server, const Error& why) {
         membership_->server_died(server);
     }
     has_news_ = true;
+    removed_[server].why = told;
     const View& view = membership_->view();
     const bool adds_to_loss =
         loss_ && std::ranges::any_of(view.segments(), [&](const ViewSegment& segment) {
@@ -544,11 +546,12 @@ void Manager::carry_out(const LostSegments& action) {
         if (dead != dead_servers_.end()) dead->held_parameters = true;
     }
     const bool is_one = action.servers.size() == 1;
-    loss_ = Error(Errc::kPeerLost,
-                  fmt::format("{} {}; {}", servers,
-                              is_one ? "is gone; it died, or the network to it is cut"
-                                     : "are gone; they died, or the network to them is cut",
-                              lost_parameters_));
+    std::string why = is_one ? removed_[action.servers.front()].why : std::string();
+    if (why.empty())
+        why = is_one ? "it died, or the network to it is cut"
+                     : "they died, or the network to them is cut";
+    loss_ = Error(Errc::kPeerLost, fmt::format("{} {} gone; {}; {}", servers, is_one ? "is" : "are",
+                                               why, lost_parameters_));
     checkpoints_.end(*loss_);
     log(LogLevel::kWarning, "{}", loss_->text());
     const std::vector<Joiners::Server> joining = joiners_.servers();

@@ -34,6 +34,8 @@ void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame
         frame.header.first == static_cast<uint64_t>(CheckpointAsk::kBegin);
     if (kind != Kind::kStats && kind != Kind::kLeave && !asks_for_checkpoint)
         return refuse(asker.connection, "a frame that commands do not send to a manager");
+    const bool ends_unserved = kind == Kind::kLeave && frame.values.size() > sizeof(uint64_t);
+    if (ends_unserved && !is_ending()) return end_unserved(asker, frame);
     if (phase_ == Phase::kJoining) {
         return answer(outbox_, asker, Errc::kUnavailable,
                       encode_text("the job has not begun yet: not all of its processes are here"));
@@ -71,6 +73,37 @@ void Manager::leave_server(const Asker& asker, const wire::Frame& frame) {
     }
     answer(outbox_, asker, accepted.code(),
            accepted ? std::vector<std::byte>() : encode_text(accepted.error().text()));
+}
+
+/// The program of a server's process ends it, though others may need it. The only manager goes with its process.
+/// Why a worker gave up counts for more: its program may end because of that.
+void Manager::end_unserved(const Asker& asker, const wire::Frame& frame) {
+    answer(outbox_, asker, Errc::kOk);
+    const auto says = [](uint32_t rank) {
+        return fmt::format("rank {} left before the job was over: did it call serve()?", rank);
+    };
+    const bool is_alone = !options_.managers;
+    if (phase_ == Phase::kJoining) {  // nobody has anything yet
+        const uint64_t server = frame.header.first;
+        const uint32_t rank =
+            server < options_.server_ranks.size() ? options_.server_ranks[server] : 0;
+        const size_t expected =
+            size_t{options_.server_count} * options_.shards_per_server + options_.worker_count;
+        unheard_count_ = expected - std::min(expected, shards_.size() + workers_.size());
+        return end(Errc::kPeerLost, says(rank));
+    }
+    const Result<uint32_t> server = server_to_leave(frame);
+    if (!server) return;
+    const auto shard = std::ranges::find_if(
+        shards_, [&](const auto& one) { return one.second.server == *server; });
+    const uint32_t rank = shard == shards_.end() ? 0 : shard->second.rank;
+    if (is_alone && (rank == 0 || shard == shards_.end())) {
+        const Error lost = lost_workers_.error(checkpoints_.resume_advice());
+        return end(Errc::kPeerLost, lost.text().empty() ? says(rank) : lost.text());
+    }
+    if (shard == shards_.end()) return;
+    log(LogLevel::kWarning, "{}", says(rank));
+    remove_server(*server, Error(Errc::kPeerLost, says(rank)), says(rank));
 }
 
 /// By its number, in `first`. In the body, which only a server that asks itself sends, is the number

@@ -77,6 +77,14 @@ Status Operator::leave_by_itself(uint32_t server, uint64_t joiner) {
     return {};
 }
 
+Status Operator::end_unserved(uint32_t server, uint64_t joiner) {
+    ByteWriter writer;
+    writer.number(joiner).number(uint8_t{1});
+    const auto answered = ask(Kind::kLeave, server, writer.bytes());
+    if (!answered) return answered.error();
+    return {};
+}
+
 Status Operator::connect(uint64_t until_ns) {
     WEIR_ASSIGN(connection_, endpoint_->connect(address()));
     while (!is_connected_) {

@@ -47,6 +47,11 @@ public:
     /// Errors: as well Errc::kCancelled if the whole job is being stopped
     [[nodiscard]] Status leave_by_itself(uint32_t server, uint64_t joiner);
 
+    /// The server's process ends now, and has handed over nothing. Returns once the manager knows.
+    ///
+    /// Errors: those of status()
+    [[nodiscard]] Status end_unserved(uint32_t server, uint64_t joiner);
+
 private:
     [[nodiscard]] Status connect(uint64_t until_ns);
     [[nodiscard]] Result<std::vector<std::byte>> ask_one(wire::Kind kind, uint64_t first,

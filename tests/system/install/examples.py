@@ -71,10 +71,37 @@ def run_as_ranks(programs):
             print(f"SKIPPED: {missing}")
 
 
+def check_without_serve(source, program, compile_as):
+    """As two ranks, of which the first serves and forgets to say so: both name that."""
+    code = source.read_text()
+    unserved = source.with_name(f"{source.stem}_unserved.cc")
+    code = re.sub(r"if \(done\) done = \(\*job\)->serve\(\);.*", "", code)
+    for function, begin in (("weir::Status train(weir::Client& client) {", "std::this_thread::sleep_for(std::chrono::seconds(3));"),
+                            ("int main() {", "weir::set_log_sink(weir::stderr_log_sink());")):
+        if function not in code:
+            raise SystemExit(f"{program}: no {function}")
+        code = code.replace(function, f"{function}\n    {begin}", 1)
+    if "serve()" in re.sub(r"//.*", "", code):
+        raise SystemExit(f"{program}: another way to call serve() than expected")
+    unserved.write_text(f"#include <chrono>\n#include <thread>\n{code}")
+    compile_as(unserved, unserved.with_suffix(""))
+    with ReservedPort() as port:
+        place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "2"}
+        ranks = [subprocess.Popen([unserved.with_suffix("")], stderr=subprocess.PIPE, text=True, env={**place, "WEIR_RANK": str(rank)}) for rank in range(2)]
+        said = [rank.communicate(timeout=120)[1] for rank in ranks]
+    codes = [rank.returncode for rank in ranks]
+    if codes != [0, 1] or "rank 0 ends before the job is over" not in said[0] or "rank 0 left before the job was over: did it call serve()?" not in said[1]:
+        raise SystemExit(f"{unserved}: as two ranks: {codes}\n{said[0]}\n{said[1]}")
+
+
 def main():
     root, work = (Path(path).resolve() for path in sys.argv[1:3])
     compiler = [*os.environ.get("CXX", "g++").split(), "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     count, programs = 0, []
+
+    def compile_as(source, program):
+        subprocess.run([*compiler, str(source), "-o", str(program), *sys.argv[3:]], check=True)
+
     for path in PAGES:
         text = (root / path).read_text()
         if path.endswith(".h"):
@@ -86,9 +113,12 @@ def main():
             code = f'#line {line + 1} "{path}"\n{code}'
             source.write_text(code if is_program else PREAMBLE + code + MAIN)
             program = source.with_suffix("")
-            subprocess.run([*compiler, str(source), "-o", str(program), *sys.argv[3:]], check=True)
+            compile_as(source, program)
             subprocess.run([str(program)], check=True, timeout=60)
-            programs += [program] if is_program else []
+            if is_program:
+                programs.append(program)
+            if is_program and path in ("README.md", "lib/weir.h"):
+                check_without_serve(source, program, compile_as)
             print(f"ok {path}:{line}")
     run_as_ranks(programs)
     return 0 if count >= 8 else f"only {count} examples found"

@@ -92,6 +92,10 @@ int main() {
             failed[worker] = 1;
         }
     });
+    if (const weir::Status served = (*job)->serve(); !served) {
+        std::fprintf(stderr, "read_out: %s\n", served.error().message().c_str());
+        return 1;
+    }
     for (const auto& [word, times] : words)
         std::printf("%s: %llu\n", word.c_str(), static_cast<unsigned long long>(times));
     const std::map<std::string, uint64_t> expected = {

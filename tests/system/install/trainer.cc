@@ -90,5 +90,9 @@ int main() {
         std::printf("worker %u learned %.4f a %+.4f b %+.4f\n", worker, learned[0], learned[1],
                     learned[2]);
     });
+    if (const weir::Status served = (*job)->serve(); !served) {
+        std::fprintf(stderr, "trainer: %s\n", served.error().message().c_str());
+        return 1;
+    }
     return failed[0] + failed[1];
 }
