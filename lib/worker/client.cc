@@ -188,6 +188,10 @@ uint32_t Client::worker_count() const noexcept {
     return state_->core().worker_count();
 }
 
+uint32_t Client::worker_count_at_start() const noexcept {
+    return state_->core().worker_count_at_start();
+}
+
 Result<Registration> Client::register_memory(std::span<std::byte> memory) {
     WEIR_ASSIGN(const uint64_t id, state_->registrar().add(memory));
     Registration registration;

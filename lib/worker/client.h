@@ -276,6 +276,9 @@ public:
     /// How many workers are in the job now, as far as this client has heard. It changes when one
     /// joins or leaves; then worker() need not be below it.
     [[nodiscard]] uint32_t worker_count() const noexcept;
+    /// How many there were when this client was made: for one that starts with the job, all of them. It
+    /// does not change, so results that depend on it do not depend on when others leave.
+    [[nodiscard]] uint32_t worker_count_at_start() const noexcept;
 
     /// Creates a table, or finds the one that another worker created with the same name and
     /// options. Like open_table() and stats(), waits for the tasks `after` before it begins, at

@@ -141,6 +141,9 @@ public:
 
     [[nodiscard]] uint32_t worker_count() const noexcept { return worker_count_; }
 
+    /// By the first view.
+    [[nodiscard]] uint32_t worker_count_at_start() const noexcept { return count_at_start_; }
+
     [[nodiscard]] const View& view() const noexcept { return view_; }
 
     /// What later views have shown, and which managers lead, since the last call, oldest first; the last kEventsMax.
@@ -582,6 +585,7 @@ private:
     uint32_t polls_ = 0;
     uint32_t message_bytes_max_;
     uint32_t worker_count_ = 0;
+    uint32_t count_at_start_ = 0;
     size_t requests_kept_aside_ = 0;
     size_t waiting_count_ = 0;  ///< size of `waiting`, over all peers
     size_t broken_count_ = 0;   ///< peers that are kBroken

@@ -73,6 +73,7 @@ void ClientCore::begin_with(View view) {
     view_ = std::move(view);
     phase_ = Phase::kConnectingToShards;
     take_shards();
+    count_at_start_ = worker_count_;
     for (const ViewShard& shard : view_.shards()) {
         Peer& peer = peers_[shard.number];
         Result<transport::ConnectionId> connection = endpoint_->connect(shard.address);
