@@ -117,20 +117,36 @@ std::optional<uint64_t> Task::iteration_shown() const noexcept {
 
 /// Polls the client until the call has ended; its other calls progress too.
 void Task::finish() noexcept {
-    if (state_->core().is_in_handler()) {
-        state_->free_memory(call_);
-    } else {
-        (void)state_->finish(call_);
-    }
+    ClientCore& core = state_->core();
+    const bool is_in_handler = core.is_in_handler();
+    if (!is_in_handler) state_->wait_until([&] { return core.done(call_); });
+    if (core.done(call_)) core.lose_outcome(call_);
+    is_in_handler ? state_->free_memory(call_) : void(core.take(call_));
     state_.reset();
 }
 
 Tasks& Tasks::operator=(Tasks&& other) noexcept {
     if (this != &other) {
+        lose_error();
         under_way_ = std::exchange(other.under_way_, {});
         first_error_ = std::exchange(other.first_error_, {});
+        failed_in_ = std::move(other.failed_in_);
     }
     return *this;
+}
+
+/// Takes the outcome of a task that has ended; the first error counts, and is not lost.
+void Tasks::keep_error(Task& ended) {
+    const std::shared_ptr<ClientState> state = ended.state_;
+    Status outcome = ended.wait();
+    if (outcome || !first_error_) return;
+    first_error_ = std::move(outcome);
+    failed_in_ = state;
+}
+
+void Tasks::lose_error() noexcept {
+    if (!first_error_ && failed_in_ != nullptr) failed_in_->core().lose_error(first_error_.error());
+    failed_in_.reset();
 }
 
 size_t Tasks::reap() {
@@ -140,17 +156,16 @@ size_t Tasks::reap() {
     const size_t before = under_way_.size();
     std::erase_if(under_way_, [&](Task& task) {
         if (!task.has_ended()) return false;
-        const Status ended = task.wait();
-        if (first_error_) first_error_ = ended;
+        keep_error(task);
         return true;
     });
     return before - under_way_.size();
 }
 
 Status Tasks::finish_one() {
-    Status ended = under_way_.front().wait();
-    if (!under_way_.front().has_ended()) return ended;  // refused: a handler runs
-    if (first_error_) first_error_ = std::move(ended);
+    Task& oldest = under_way_.front();
+    if (!oldest.has_ended()) WEIR_TRY(oldest.state_->may_wait());
+    keep_error(oldest);
     under_way_.pop_front();
     return {};
 }
@@ -158,12 +173,14 @@ Status Tasks::finish_one() {
 Status Tasks::wait_for_room(size_t count) {
     while (first_error_ && under_way_.size() >= std::max<size_t>(count, 1))
         WEIR_TRY(finish_one());
+    if (!first_error_) failed_in_.reset();  // it is told here
     return first_error_;
 }
 
 Status Tasks::wait() {
     while (!under_way_.empty())
         WEIR_TRY(finish_one());
+    failed_in_.reset();  // its error is not lost
     return std::exchange(first_error_, {});
 }
 
@@ -338,6 +355,7 @@ Result<ClientStats> Client::stats(std::span<const TaskId> after) {
     stats.bytes_copied = core.counters().bytes_copied + core.endpoint_counters().bytes_staged;
     stats.pushes = core.counters().pushes;
     stats.pulls = core.counters().pulls;
+    stats.errors_lost = core.counters().errors_lost;
     const MemoryUse use = state_->pool().use();
     stats.registered_bytes = use.registered_bytes + state_->registrar().registered_bytes();
     stats.used_bytes = use.used_bytes;

@@ -52,7 +52,9 @@ class Buffer;
 /// it has ended. Therefore the destructor, and an assignment to the Task, first wait until it has
 /// ended, at most until its deadline; that includes what it waits for, and its handlers with
 /// their subtasks. Declare a Task after the buffers that it uses: then the
-/// function can be left at any point. Tasks does the same for several of them.
+/// function can be left at any point. Tasks does the same for several of them. An error that nobody
+/// has asked for by then is logged, once for each table and kind of error, and counted
+/// (ClientStats::errors_lost).
 ///
 /// Thread: the client's
 class [[nodiscard]] Task {
@@ -157,12 +159,14 @@ public:
 
     Tasks(Tasks&& other) noexcept
         : under_way_(std::exchange(other.under_way_, {})),
-          first_error_(std::exchange(other.first_error_, {})) {}
+          first_error_(std::exchange(other.first_error_, {})),
+          failed_in_(std::move(other.failed_in_)) {}
 
     Tasks& operator=(Tasks&& other) noexcept;
     Tasks(const Tasks&) = delete;
     Tasks& operator=(const Tasks&) = delete;
-    ~Tasks() = default;
+
+    ~Tasks() { lose_error(); }
 
     void add(Task task) { under_way_.push_back(std::move(task)); }
 
@@ -184,9 +188,12 @@ private:
     /// Waits for the oldest task and removes it.
     /// Errors: kInvalidArgument in a handler, if it has not ended
     [[nodiscard]] Status finish_one();
+    void keep_error(Task& ended);
+    void lose_error() noexcept;
 
     std::deque<Task> under_way_;
     Status first_error_;
+    std::shared_ptr<ClientState> failed_in_;  ///< of the task that had that error
 };
 
 /// The properties of a table to create; TableSchema explains the fields.
@@ -237,6 +244,8 @@ struct ClientStats {
     uint64_t bytes_copied = 0;
     uint64_t pushes = 0;
     uint64_t pulls = 0;
+    uint64_t errors_lost =
+        0;  ///< of Tasks that were destroyed without wait(): nobody has seen them
     uint64_t servers_bytes_sent = 0;      ///< in messages, and values written to workers' memory
     uint64_t servers_bytes_received = 0;  ///< in messages, and keys and values read from there
     uint64_t servers_bytes_copied = 0;

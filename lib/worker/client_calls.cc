@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/log.h"
 #include "lib/store/finite.h"
 #include "lib/worker/client_core.h"
 
@@ -236,15 +237,64 @@ Result<std::shared_ptr<Route>> ClientCore::route_of(const Transfer& t) {
 
 ClientCore::CallId ClientCore::start(const Transfer& t) {
     if (is_ordered(t)) return start_in_order(t);
-    if (Status status = check(t); !status) return calls_.failed(std::move(status));
+    if (Status status = check(t); !status) return failed_transfer(t, std::move(status));
     if (t.options.iteration) {
         Status status = check_iteration(t);
         if (status) status = check_window(t);
-        if (!status) return calls_.failed(std::move(status));
+        if (!status) return failed_transfer(t, std::move(status));
     }
     CallId id = 0;
-    if (Status status = launch(t, id); !status) return calls_.failed(std::move(status));
+    if (Status status = launch(t, id); !status) return failed_transfer(t, std::move(status));
     return id;
+}
+
+ClientCore::CallId ClientCore::failed_transfer(const Transfer& t, Status why) {
+    const CallId id = calls_.failed(std::move(why));
+    note_table(id, t);
+    return id;
+}
+
+void ClientCore::note_table(CallId call_id, const Transfer& t) {
+    Call* const call = calls_.find(call_id);
+    if (call == nullptr) return;
+    call->table = t.table->schema.id;
+    call->is_push = t.kind == Kind::kPush;
+}
+
+/// For people.
+std::string ClientCore::table_text(uint32_t table) const {
+    const auto known = std::ranges::find(schemas_, table, &TableSchema::id);
+    return known == schemas_.end() ? fmt::format("table number {}", table)
+                                   : fmt::format("table '{}'", known->name);
+}
+
+void ClientCore::lose_outcome(CallId call_id) {
+    const Call* const call = calls_.find(call_id);
+    if (call == nullptr || call->status) return;
+    const std::string what = call->table == Call::kNoTable
+                                 ? std::string("a call")
+                                 : fmt::format("{} {}", call->is_push ? "a push to" : "a pull from",
+                                               table_text(call->table));
+    lose_error(Error(call->status.code(),
+                     fmt::format("{} failed: {}", what, call->status.error().text())));
+}
+
+void ClientCore::lose_error(const Error& error) {
+    ++counters_.errors_lost;
+    // Every further call says the same.
+    if (!failure_ || error.code() == Errc::kReassigned) return;
+    // Up to here it names call and table; what follows differs by keys, iterations and times.
+    const std::string_view text = error.text();
+    const std::string which =
+        fmt::format("{} {}", text.substr(0, text.find(" failed: ")), to_string(error.code()));
+    constexpr size_t kToldMax = 1024;
+    if (told_losses_.size() == kToldMax || !told_losses_.insert(which).second) return;
+    log(LogLevel::kWarning,
+        "{}: {}; nobody has asked for this error (a Task was destroyed without wait(), or Tasks "
+        "with "
+        "an error): it may have lost values. Further ones like it are only counted "
+        "(ClientStats::errors_lost)",
+        name(), text);
 }
 
 /// Makes the requests of a call, and the call if `call_id` is 0. After an error none was made.
@@ -282,6 +332,8 @@ Status ClientCore::launch(const Transfer& t, CallId& call_id) {
             add_request(call_id, *call, t, {.shard = shard, .parts = 1});
         }
     }
+    call->table = t.table->schema.id;
+    call->is_push = t.kind == Kind::kPush;
     calls_.started(call_id, *call, [this](CallId of) { return call_needs_caller(of); });
     send_off(*call, t.options.deadline_ns);
     return {};

@@ -98,6 +98,7 @@ struct ClientCounters {
     uint64_t pulls = 0;
     uint64_t requests = 0;
     uint64_t bytes_copied = 0;  ///< values and keys that were copied into or out of our buffers
+    uint64_t errors_lost = 0;   ///< of calls whose outcome nobody has asked for
 };
 
 /// A call ends when all its requests have ended, with the first error among them. A call that has an
@@ -257,6 +258,12 @@ public:
 
     /// The outcome of an ended call, which is then forgotten.
     [[nodiscard]] Status take(CallId call) { return calls_.take(call); }
+
+    /// Nobody will ask for the outcome of the call, which has ended: an error is counted, and logged once for
+    /// each table and kind of error.
+    void lose_outcome(CallId call);
+    /// The same for an error that was taken.
+    void lose_error(const Error& error);
 
     /// See Calls::iteration_shown().
     [[nodiscard]] std::optional<uint64_t> iteration_shown(CallId call) noexcept {
@@ -488,6 +495,9 @@ private:
 
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);
+    CallId failed_transfer(const Transfer& transfer, Status why);
+    void note_table(CallId call_id, const Transfer& transfer);
+    [[nodiscard]] std::string table_text(uint32_t table) const;
     [[nodiscard]] Status launch(const Transfer& transfer, CallId& call_id);
     [[nodiscard]] Status check_ready() const;
     [[nodiscard]] Status check_dropped(const TableSchema& table) const;
@@ -598,9 +608,10 @@ private:
     uint64_t awaited_ = 0;           ///< a request that it waits for
     std::vector<uint32_t> owners_;   ///< the shards that have segments
     std::vector<Peer> peers_;
-    std::optional<Error> manager_end_;  ///< why nobody says any more who lives
-    std::vector<TableSchema> schemas_;  ///< of the tables that were made or opened here
-    std::set<uint32_t> dropped_;        ///< tables that this worker has dropped
+    std::optional<Error> manager_end_;   ///< why nobody says any more who lives
+    std::vector<TableSchema> schemas_;   ///< of the tables that were made or opened here
+    std::set<uint32_t> dropped_;         ///< tables that this worker has dropped
+    std::set<std::string> told_losses_;  ///< of lose_outcome(): what was logged
     ManagerLink to_manager_;
     Calls calls_;
     CallTasks tasks_;

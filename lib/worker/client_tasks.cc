@@ -58,7 +58,9 @@ ClientCore::CallId ClientCore::start_in_order(const Transfer& t) {
             return launch(later, id);
         };
     }
-    return add_task(t.options.deadline_ns, std::move(waiting), std::move(wrong));
+    const CallId id = add_task(t.options.deadline_ns, std::move(waiting), std::move(wrong));
+    note_table(id, t);
+    return id;
 }
 
 ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const TaskId> after) {

@@ -18,6 +18,7 @@
 #include "lib/base/bytes.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
+#include "tests/log_lines.h"
 
 namespace weir::test {
 
@@ -312,6 +313,58 @@ TEST_SUITE("tasks") {
         CHECK(last.wait());
         CHECK(has_run);
         CHECK(job->serve());
+    }
+
+    TEST_CASE("an error that nobody asks for is logged once, with call and table, and counted") {
+        const testing::LogLines log;
+        auto job = start_job(1, 1, 1);
+        auto client = job->make_client(0);
+        REQUIRE(client.has_value());
+        auto table = *client->create_table<double>("numbers", {});
+        const std::vector<uint64_t> sorted{3, 5};
+        const std::vector<uint64_t> unsorted{5, 3};
+        std::vector<double> two{1, 1};
+        const auto lost = [&] { return std::move(client->stats()).value().errors_lost; };
+        {
+            const Task good = table.push(sorted, two);
+            const Task bad = table.push(unsorted, two);
+        }
+        CHECK(lost() == 1);
+        const std::string says = "a push to table 'numbers' failed: ";
+        CHECK(log.count(says) == 1);
+        CHECK(log.has("a Task was destroyed without wait()"));
+        for (int i = 0; i < 5; ++i)
+            const Task bad = table.push(unsorted, two);
+        CHECK(lost() == 6);
+        CHECK(log.count(says) == 1);
+        Task waited = table.push(unsorted, two);
+        CHECK(waited.wait().code() == Errc::kInvalidArgument);
+        CHECK(waited.wait().code() == Errc::kInvalidArgument);
+        waited = Task();
+        CHECK(lost() == 6);
+        waited = table.pull(unsorted, two);
+        waited = Task();  // an assignment loses it, too
+        CHECK(lost() == 7);
+        CHECK(log.count("a pull from table 'numbers' failed: ") == 1);
+        {
+            Tasks tasks;
+            tasks.add(table.push(unsorted, two));
+            CHECK(tasks.reap() == 1);
+        }
+        CHECK(lost() == 8);
+        {
+            Tasks tasks;
+            tasks.add(table.push(unsorted, two));
+            CHECK_FALSE(tasks.wait());
+            tasks.add(table.push(unsorted, two));
+            CHECK_FALSE(tasks.wait_for_room(1));
+        }
+        CHECK(lost() == 8);
+        CHECK(client->worker_count_at_start() == 1);
+        CHECK(client->leave());
+        const Task after = table.pull(unsorted, two);  // whoever asks for anything hears that
+        CHECK(job->serve());
+        CHECK(log.count("failed: ") == 2);
     }
 
     TEST_CASE("a client that is destroyed ends the calls that wait") {

@@ -45,6 +45,9 @@ struct Call {
     bool is_withdrawn = false;
     bool is_memory_in_doubt = false;  ///< a server may still reach it, and `status` says so
     bool has_handler = false;         ///< its handlers, or subtasks, have not finished
+    bool is_push = false;             ///< of `table`; else a pull
+    static constexpr uint32_t kNoTable = ~uint32_t{0};
+    uint32_t table = kNoTable;                   ///< of a push or pull
     std::vector<CallReport>* reports = nullptr;  ///< where it tells its end, if it has a task
 
     [[nodiscard]] bool has_ended() const noexcept {
