@@ -21,13 +21,14 @@ Status check_secret_permissions(int fd, const std::string& path) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("secret file {}: not a regular file", path));
     }
-    if ((info.st_mode & 077) != 0) {
-        return Error(Errc::kRefused,
-                     fmt::format("secret file {}: mode {:04o} gives other users access; run: "
-                                 "chmod 0600 {}",
-                                 path, info.st_mode & 07777, path));
-    }
-    return {};
+    if ((info.st_mode & 077) == 0) return {};
+    // As root puts it there for a group, such as Kubernetes with fsGroup.
+    const bool is_roots = info.st_uid == 0;
+    if (is_roots && (info.st_mode & 037) == 0) return {};
+    return Error(Errc::kRefused,
+                 fmt::format("secret file {}: mode {:04o} gives other users access; run: chmod "
+                             "{} {}",
+                             path, info.st_mode & 07777, is_roots ? "0440" : "0600", path));
 }
 
 }  // namespace

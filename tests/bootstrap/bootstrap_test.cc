@@ -2,6 +2,7 @@
 #include "lib/bootstrap/bootstrap.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "lib/bootstrap/identity.h"
 #include "lib/bootstrap/rendezvous/socket.h"
@@ -75,11 +76,31 @@ TEST_SUITE("bootstrap secret") {
     }
 
     TEST_CASE("a file that others can read is refused with the chmod to run") {
-        for (const mode_t mode : {0640U, 0604U, 0620U, 0610U, 0601U}) {
+        const bool is_root = ::geteuid() == 0;
+        for (const mode_t mode : {0640U, 0440U, 0604U, 0620U, 0610U, 0601U}) {
             const TemporaryFile file("a secret of 23 letters.", mode);
+            if (is_root) REQUIRE(::chown(file.path().c_str(), 65534, 65534) == 0);
             const auto secret = read_secret_file(file.path());
             REQUIRE(secret.code() == Errc::kRefused);
             CHECK(mentions(secret.error().text(), "chmod 0600 " + file.path()));
+        }
+    }
+
+    TEST_CASE("a file that root owns may be read by a group, as Kubernetes mounts it") {
+        if (::geteuid() != 0) {
+            MESSAGE("SKIPPED: only root can make a file of root's");
+            return;
+        }
+        for (const mode_t mode : {0440U, 0640U, 0040U}) {
+            const TemporaryFile file("a secret of 23 letters.", mode);
+            REQUIRE(::chown(file.path().c_str(), 0, 65534) == 0);
+            CHECK(read_secret_file(file.path()).has_value());
+        }
+        for (const mode_t mode : {0444U, 0460U, 0450U, 0441U}) {
+            const TemporaryFile file("a secret of 23 letters.", mode);
+            const auto secret = read_secret_file(file.path());
+            REQUIRE(secret.code() == Errc::kRefused);
+            CHECK(mentions(secret.error().text(), "chmod 0440 " + file.path()));
         }
     }
 
