@@ -91,7 +91,7 @@ std::string other_choice(Disk& disk, const std::string& folder, uint64_t number,
         const Result<Manifest> manifest = open_checkpoint(disk, folder, other);
         if (!manifest || needs(*manifest, chunk)) continue;
         return fmt::format(
-            "; --resume {} --resume-number {} (JobOptions::resume_number) goes on from the newest "
+            "; `resume` {} `resume_number` {} goes on from the newest "
             "other one that has all its files",
             folder, other);
     }

@@ -77,7 +77,7 @@ std::vector<std::string> spread_warnings(std::span<const std::string> hosts, uin
     const HostWithManagers most = host_with_most(hosts, manager_ranks);
     if (managers > 1 && most.ranks.size() > managers / 2) {
         warnings.push_back(fmt::format(
-            "--managers {}: {} of them (ranks {}) are on one host, {}, and most must live: the job "
+            "`managers` {}: {} of them (ranks {}) are on one host, {}, and most must live: the job "
             "ends if that host is lost; {}",
             managers, most.ranks.size(), list_text(most.ranks), boot::host_name(most.host),
             advice(server_count, 3)));
@@ -85,7 +85,7 @@ std::vector<std::string> spread_warnings(std::span<const std::string> hosts, uin
     const size_t server_hosts = count_hosts(hosts.first(server_count));
     if (server_hosts < size_t{replicas} + 1 && server_hosts < host_count) {
         warnings.push_back(fmt::format(
-            "--replicas {}: all servers are on {}, so copies of the same parameters share a host, "
+            "`replicas` {}: all servers are on {}, so copies of the same parameters share a host, "
             "and are lost with it; {}",
             replicas, counted(server_hosts, "host"), advice(server_count, size_t{replicas} + 1)));
     }

@@ -67,9 +67,9 @@ Status add_settings_of_rank_0(const JobOptions& options, const Config& config,
     WEIR_ASSIGN(const std::string to,
                 folder.empty() ? Result<std::string>("none") : absolute_folder(folder));
     WEIR_ASSIGN(const uint64_t lease_ms, config.number("WEIR_LEASE_MS"));
-    settings.add_of_rank_0("--replicas", std::to_string(options.replicas));
-    settings.add_of_rank_0("--on-worker-loss", std::string(to_string(options.on_worker_loss)));
-    settings.add_of_rank_0("--checkpoint", to);
+    settings.add_of_rank_0("`replicas`", std::to_string(options.replicas));
+    settings.add_of_rank_0("`on_worker_loss`", std::string(to_string(options.on_worker_loss)));
+    settings.add_of_rank_0("`checkpoint_folder`", to);
     settings.add_of_rank_0("WEIR_LEASE_MS", fmt::format("{} ms", lease_ms));
     return {};
 }

@@ -51,12 +51,12 @@ Result<std::string> folder_to_resume(const JobOptions& options, const std::strin
     if (options.resume != kResumeAuto) return absolute_folder(options.resume);
     if (options.resume_number != 0)
         return wrong(
-            "--resume auto chooses the checkpoint itself; to choose one (--resume-number, "
-            "JobOptions::resume_number), name the folder: --resume DIR");
+            "`resume` auto chooses the checkpoint itself; to choose one (`resume_number`), name "
+            "the folder: `resume` DIR");
     if (own.empty())
         return wrong(
-            "to go on from the job's own checkpoints (--resume auto), give it the folder "
-            "that it writes them to (--checkpoint DIR)");
+            "to go on from the job's own checkpoints (`resume` auto), give it the folder "
+            "that it writes them to (`checkpoint_folder` DIR)");
     return own;
 }
 
@@ -86,14 +86,13 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     } else if (to.every_ns != 0 || to.every_iterations != 0) {
         return wrong(
             "how often a checkpoint is written is given, but no folder for them: give "
-            "--checkpoint DIR (JobOptions::checkpoint_folder), too");
+            "`checkpoint_folder` DIR, too");
     }
     if (options.resume.empty()) {
         if (options.resume_number == 0) return plan;
         return wrong(
-            "the checkpoint to go on from has a number (--resume-number, "
-            "JobOptions::resume_number), "
-            "but no folder: give --resume DIR (JobOptions::resume), too");
+            "the checkpoint to go on from has a number (`resume_number`), but "
+            "no folder: give `resume` DIR, too");
     }
     WEIR_ASSIGN(to.resumed_folder, folder_to_resume(options, to.folder));
     WEIR_TRY(disk.list(to.resumed_folder));

@@ -43,9 +43,9 @@ std::string text_of_resumed(const ManagerOptions& options) {
 }  // namespace
 
 ManagerSettings::ManagerSettings(std::span<const uint32_t> manager_ranks) {
-    add("--managers", std::to_string(manager_ranks.size()));
+    add("`managers`", std::to_string(manager_ranks.size()));
     if (manager_ranks.size() > 1)
-        add("the ranks with managers (--servers)", text_of(manager_ranks));
+        add("the ranks with managers (`servers`)", text_of(manager_ranks));
 }
 
 ManagerSettings::ManagerSettings(std::span<const uint32_t> manager_ranks,
@@ -53,22 +53,22 @@ ManagerSettings::ManagerSettings(std::span<const uint32_t> manager_ranks,
     : ManagerSettings(manager_ranks) {
     const CheckpointOptions& to = options.checkpoints;
     add("the version of Weir", WEIR_VERSION);
-    add("--servers", std::to_string(options.server_count));
-    add("--shards", std::to_string(options.shards_per_server));
-    add("the number of workers (--workers, --colocate)", std::to_string(options.worker_count));
-    add("the ranks with workers (--colocate)", text_of(options.worker_ranks));
-    add("--replicas", std::to_string(options.replicas));
-    add("--on-worker-loss", std::string(to_string(options.on_worker_loss)));
-    add("--work-lease", text_of(options.work_lease_ns, kSecond, "s"));
+    add("`servers`", std::to_string(options.server_count));
+    add("`shards_per_server`", std::to_string(options.shards_per_server));
+    add("the number of workers (`workers`, `colocate`)", std::to_string(options.worker_count));
+    add("the ranks with workers (`colocate`)", text_of(options.worker_ranks));
+    add("`replicas`", std::to_string(options.replicas));
+    add("`on_worker_loss`", std::string(to_string(options.on_worker_loss)));
+    add("`work_lease`", text_of(options.work_lease_ns, kSecond, "s"));
     add("WEIR_LEASE_MS", text_of(options.lease_ns, kMillisecond, "ms"));
     add("WEIR_JOIN_TIMEOUT_S", text_of(options.join_timeout_ns, kSecond, "s"));
-    add("--checkpoint", or_none(to.folder));
-    add("--checkpoint-every",
+    add("`checkpoint_folder`", or_none(to.folder));
+    add("`checkpoint_every`",
         to.every_ns == 0 && to.every_iterations == 0
             ? "none"
             : fmt::format("{}, {} iterations", text_of(to.every_ns, kSecond, "s"),
                           to.every_iterations));
-    add("the checkpoint to go on from (--resume)", text_of_resumed(options));
+    add("the checkpoint to go on from (`resume`)", text_of_resumed(options));
 }
 
 void ManagerSettings::add(std::string_view name, std::string value) {
@@ -137,7 +137,7 @@ Status ManagerSettings::compare(std::span<const ManagerSettings> of_ranks) {
     return Error(
         Errc::kInvalidArgument,
         fmt::format("the managers of this job would not do the same, so it does not start: "
-                    "{}; start all ranks with the same flags and variables",
+                    "{}; start all ranks with the same options and variables",
                     text));
 }
 
@@ -160,7 +160,7 @@ Status ManagerSettings::compare(Bootstrap& bootstrap) {
     if (!text.empty()) {
         log(LogLevel::kWarning,
             "ranks were started with other settings, and what rank 0 was started with counts: {}; "
-            "start all ranks with the same flags and variables",
+            "start all ranks with the same options and variables",
             text);
     }
     return {};

@@ -87,8 +87,8 @@ Status take_choice(std::string_view choice, const JobOptions& options, checkpoin
     if (options.resume.empty()) return {};
     if (choice == kNotAsked) {
         return refused(fmt::format(
-            "rank 0 was started without --resume, and this rank with --resume {}; start "
-            "all ranks with the same flags",
+            "rank 0 was started without `resume`, and this rank with `resume` {}; start "
+            "all ranks with the same options",
             options.resume));
     }
     const std::string& folder = plan.options.resumed_folder;
@@ -101,8 +101,8 @@ Status take_choice(std::string_view choice, const JobOptions& options, checkpoin
     }
     if (options.resume_number != 0 && options.resume_number != number) {
         return refused(
-            fmt::format("--resume-number: this rank has {}, and rank 0 goes on from "
-                        "checkpoint {}; start all ranks with the same flags",
+            fmt::format("`resume_number`: this rank has {}, and rank 0 goes on from "
+                        "checkpoint {}; start all ranks with the same options",
                         options.resume_number, number));
     }
     if (choice == kNothingThere) {

@@ -22,22 +22,22 @@ constexpr std::chrono::seconds kWorkLeaseMax(86'400);
 /// milliseconds.
 constexpr size_t kThreadsPerCpuMax = 100;
 
-Status check_count(const char* flag, uint32_t count) {
+Status check_count(const char* option, uint32_t count) {
     if (count >= 1 && count <= kCountMax) return {};
     return Error(Errc::kInvalidArgument,
-                 fmt::format("--{} {}: must be between 1 and {}", flag, count, kCountMax));
+                 fmt::format("`{}` {}: must be between 1 and {}", option, count, kCountMax));
 }
 
 Status check_replicas(const JobOptions& options) {
     if (options.replicas > kReplicasMax) {
-        return Error(Errc::kInvalidArgument, fmt::format("--replicas {}: must be between 0 and {}",
+        return Error(Errc::kInvalidArgument, fmt::format("`replicas` {}: must be between 0 and {}",
                                                          options.replicas, kReplicasMax));
     }
     if (options.replicas == 0 || options.replicas < options.servers) return {};
     return Error(
         Errc::kInvalidArgument,
-        fmt::format("--replicas {} needs at least {} servers, because a copy lies on another "
-                    "server; the job has --servers {}",
+        fmt::format("`replicas` {} needs at least {} servers, because a copy lies on another "
+                    "server; the job has `servers` {}",
                     options.replicas, options.replicas + 1, options.servers));
 }
 
@@ -45,7 +45,7 @@ Status check_work_lease(const JobOptions& options) {
     const std::chrono::nanoseconds lease = options.work_lease;
     if (lease == lease.zero() || (lease >= kWorkLeaseMin && lease <= kWorkLeaseMax)) return {};
     return Error(Errc::kInvalidArgument,
-                 fmt::format("--work-lease {}: must be 0 (a worker is waited for without end), or "
+                 fmt::format("`work_lease` {}: must be 0 (a worker is waited for without end), or "
                              "between {} and {} seconds",
                              std::chrono::duration<double>(lease).count(), kWorkLeaseMin.count(),
                              kWorkLeaseMax.count()));
@@ -57,19 +57,19 @@ Status check_managers(const JobOptions& options, uint32_t size) {
     if (count == 1) return {};
     if (count == 0 || count % 2 == 0 || count > Managers::kCountMax) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("--managers {}: must be 1, 3, 5 or {}: most of them must live",
+                     fmt::format("`managers` {}: must be 1, 3, 5 or {}: most of them must live",
                                  count, Managers::kCountMax));
     }
     if (!consensus::have_replicated_log()) {
         return Error(Errc::kUnavailable,
-                     fmt::format("--managers {}: this build of Weir has no libraft, and so one "
+                     fmt::format("`managers` {}: this build of Weir has no libraft, and so one "
                                  "manager only; install libraft-dev and build it anew",
                                  count));
     }
     const uint32_t servers = size == 1 ? 1 : options.servers;
     if (count <= servers) return {};
     return Error(Errc::kInvalidArgument,
-                 fmt::format("--managers {0} needs at least {0} processes with servers, because "
+                 fmt::format("`managers` {0} needs at least {0} processes with servers, because "
                              "each has one manager; the job has {1}",
                              count, servers));
 }
@@ -80,16 +80,17 @@ Status check_shard_count(const JobOptions& options) {
     if (shards <= ViewLimits::kShardsMax) return {};
     return Error(
         Errc::kInvalidArgument,
-        fmt::format("--servers {} with --shards {}: {} shards are more than the {} that a "
-                    "job may have; use fewer",
-                    options.servers, options.shards_per_server, shards, ViewLimits::kShardsMax));
+        fmt::format(
+            "`servers` {} with `shards_per_server` {}: {} shards are more than the {} that a "
+            "job may have; use fewer",
+            options.servers, options.shards_per_server, shards, ViewLimits::kShardsMax));
 }
 
 }  // namespace
 
 Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size) {
     WEIR_TRY(check_count("servers", options.servers));
-    WEIR_TRY(check_count("shards", options.shards_per_server));
+    WEIR_TRY(check_count("shards_per_server", options.shards_per_server));
     WEIR_TRY(check_count("workers", options.workers));
     WEIR_TRY(check_replicas(options));
     WEIR_TRY(check_managers(options, size));
@@ -103,7 +104,7 @@ Result<Roles> plan_roles(const JobOptions& options, uint32_t rank, uint32_t size
     if (!alone && options.servers + (options.colocate ? 0 : 1) > size) {
         return Error(
             Errc::kInvalidArgument,
-            fmt::format("--servers {} needs at least {} ranks, but the job has {}; start more "
+            fmt::format("`servers` {} needs at least {} ranks, but the job has {}; start more "
                         "ranks, or ask for fewer servers",
                         options.servers, options.servers + (options.colocate ? 0 : 1), size));
     }
@@ -132,10 +133,11 @@ Status check_thread_count(const JobOptions& options, const Roles& roles) {
     if (shards + workers <= kThreadsPerCpuMax * cpus) return {};
     return Error(
         Errc::kInvalidArgument,
-        fmt::format("{} threads of shards and {} of workers in one process are more than {} for "
-                    "each of its {} CPUs; use fewer --shards, --servers or --workers, or more "
-                    "processes",
-                    shards, workers, kThreadsPerCpuMax, cpus));
+        fmt::format(
+            "{} threads of shards and {} of workers in one process are more than {} for "
+            "each of its {} CPUs; use fewer `shards_per_server`, `servers` or `workers`, or more "
+            "processes",
+            shards, workers, kThreadsPerCpuMax, cpus));
 }
 
 }  // namespace weir

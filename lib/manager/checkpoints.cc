@@ -128,9 +128,9 @@ Status Checkpoints::want() {
 
 Status Checkpoints::check_folder() const {
     if (!options_.folder.empty()) return {};
-    return Error(Errc::kUnavailable,
-                 "the job writes no checkpoints: give it a folder for them (--checkpoint DIR, "
-                 "JobOptions::checkpoint_folder)");
+    return Error(
+        Errc::kUnavailable,
+        "the job writes no checkpoints: give it a folder for them (`checkpoint_folder` DIR)");
 }
 
 void Checkpoints::forget(transport::ConnectionId connection) {
@@ -505,9 +505,9 @@ Checkpoints::Report Checkpoints::report() const {
 
 std::string Checkpoints::resume_advice() const {
     if (last_number_ != 0)
-        return fmt::format(", with --resume {} (checkpoint {})", options_.folder, last_number_);
+        return fmt::format(", with `resume` {} (checkpoint {})", options_.folder, last_number_);
     if (!options_.resumed_from) return {};
-    return fmt::format(", with --resume {} --resume-number {}", options_.resumed_folder,
+    return fmt::format(", with `resume` {} `resume_number` {}", options_.resumed_folder,
                        *options_.resumed_from);
 }
 

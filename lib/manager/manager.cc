@@ -41,12 +41,12 @@ void say_what_copies_protect(const ManagerOptions& options) {
     if (options.replicas > 0) {
         if (servers_are_elsewhere) return;
         log(LogLevel::kInfo,
-            "--replicas {}: all servers are in one process, so copies protect nothing when it "
+            "`replicas` {}: all servers are in one process, so copies protect nothing when it "
             "dies: its death ends this job; start each server as a rank of its own",
             options.replicas);
     } else if (servers_are_elsewhere || std::ranges::any_of(options.worker_ranks, is_elsewhere)) {
         log(LogLevel::kInfo,
-            "no parameter has a copy (--replicas 0): the death of a server ends this job");
+            "no parameter has a copy (`replicas` 0): the death of a server ends this job");
     }
 }
 
@@ -416,7 +416,7 @@ void Manager::lose_silent_workers(uint64_t now_ns) {
         } else if (const uint64_t end_ns = work_lease_end_ns(worker);
                    end_ns != 0 && now_ns > end_ns) {
             log(LogLevel::kWarning,
-                "worker {} (rank {}) has shown no sign of life for {} s (--work-lease) and counts "
+                "worker {} (rank {}) has shown no sign of life for {} s (`work_lease`) and counts "
                 "as lost",
                 number, worker.rank, lease_of_manager_ns(options_.work_lease_ns) / kSecond);
         } else {

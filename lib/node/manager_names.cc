@@ -49,13 +49,13 @@ std::string_view manager_possessive(const ManagerLife* life) {
 
 std::string_view advice_on_managers(const ManagerLife* life) {
     if (are_several(life)) return "";
-    return "; its copies keep a job only as long as a manager lives: with --managers 3, which "
+    return "; its copies keep a job only as long as a manager lives: with `managers` 3, which "
            "needs 3 processes with servers, it would have gone on";
 }
 
 std::string resume_if_there(std::string_view checkpoint_folder) {
     if (checkpoint_folder.empty()) return {};
-    return fmt::format(", with --resume {} if a checkpoint is there", checkpoint_folder);
+    return fmt::format(", with `resume` {} if a checkpoint is there", checkpoint_folder);
 }
 
 std::string start_again_text(std::string_view checkpoint_folder) {

@@ -43,15 +43,17 @@ Status Shard::create_table(std::span<const std::byte> body) {
     Result<std::unique_ptr<TableShard>> table =
         TableShard::make(*schema, held, rules_, memory_, lists_, options_.secret_seed);
     if (!table) {
-        log(LogLevel::kError, "{}: table '{}': {}", name(), schema->name, table.error().message());
-        return std::move(table).error();
+        const Error why = of_table(schema->name, table.error());
+        log(LogLevel::kError, "{}: {}", name(), why.message());
+        return why;
     }
     const size_t row_bytes = (*table)->pulled_row_bytes() + (*table)->state_row_bytes();
     if (row_bytes > RecordMessage::kRowBytesMax) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("a row of {} MiB with its state is too long: more than {} MiB "
-                                 "could not move to another server; choose a lower width",
-                                 row_bytes >> 20, RecordMessage::kRowBytesMax >> 20));
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("table '{}': a row of {} MiB with its state is too long: more than {} MiB "
+                        "could not move to another server; choose a lower width",
+                        schema->name, row_bytes >> 20, RecordMessage::kRowBytesMax >> 20));
     }
     if (message->table < tables_.size() && tables_[message->table] != nullptr) {
         // The network may be reading the rows of the first one.

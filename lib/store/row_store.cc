@@ -66,8 +66,8 @@ bool RowStore::grow_small_to(size_t row_count) {
 
 Error RowStore::no_memory(size_t row_count) const {
     return {Errc::kNoMemory,
-            fmt::format("table: no memory for {} more rows of {} bytes beside the {} there are; "
-                        "give the server a larger pool",
+            fmt::format("no memory for {} more rows of {} bytes beside the {} there are; use more "
+                        "servers, or see in the server's log which limit was reached",
                         row_count - capacity(), initial_.size(), capacity())};
 }
 
@@ -104,8 +104,8 @@ Status RowStore::add_run(uint32_t first_row, uint32_t row_count) {
     Block block(memory_, row_count * initial_.size());
     if (!block) {
         return Error(Errc::kNoMemory,
-                     fmt::format("table: no memory for {} more rows of {} bytes; give the server a "
-                                 "larger pool",
+                     fmt::format("no memory for {} more rows of {} bytes; use more servers, or see "
+                                 "in the server's log which limit was reached",
                                  row_count, initial_.size()));
     }
     add_extent({first_row, row_count}, std::move(block));

@@ -23,6 +23,7 @@ std::string encode_schema(const TableSchema& schema) {
     const int flags =
         (schema.allow_not_finite ? kNotFinite : 0) | (schema.in_checkpoints ? 0 : kNotSaved);
     writer.number(static_cast<uint8_t>(flags)).number(schema.max_delay);
+    if (schema.rule_hash != 0) writer.number(schema.rule_version).number(schema.rule_hash);
     const std::span<const std::byte> bytes = writer.bytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -43,6 +44,11 @@ std::optional<TableSchema> decode_schema(std::string_view bytes) {
     schema.allow_not_finite = (flags & kNotFinite) != 0;
     schema.in_checkpoints = (flags & kNotSaved) == 0;
     schema.max_delay = reader.number<uint32_t>();
+    if (!reader.done()) {  // not of a checkpoint from before rules had versions
+        schema.rule_version = reader.number<uint32_t>();
+        schema.rule_hash = reader.number<uint64_t>();
+        if (schema.rule_hash == 0) return std::nullopt;
+    }
     if (!reader.done() || flags > (kNotFinite | kNotSaved) || !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
         return std::nullopt;

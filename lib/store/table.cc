@@ -390,7 +390,7 @@ Status TableShard::reserve_window(const PositionSet& owned) {
         Errc::kNoMemory,
         fmt::format("the sums of its {} open iterations (max_delay {}) need {} bytes on this "
                     "shard, and only {} were left; choose a smaller max_delay, use more "
-                    "servers, or give them larger pools",
+                    "servers, or see in the server's log which limit was reached",
                     schema_.window(), schema_.max_delay, needed, room));
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/printable.h"
+
 namespace weir {
 namespace {
 
@@ -29,9 +31,32 @@ Error refused(const TableSchema& schema, std::string_view why) {
     return Error(Errc::kInvalidArgument, fmt::format("table '{}': {}", schema.name, why));
 }
 
+/// Whether the rule is that of the process that made the table, as far as one can see.
+Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
+    const uint64_t hash = rule.hash(schema.parameters);
+    if (schema.rule_hash == 0 || schema.rule_hash == hash) return {};
+    const std::string how =
+        schema.rule_version != rule.version
+            ? fmt::format("has version {} here, and version {} where the table was made",
+                          rule.version, schema.rule_version)
+            : std::string(
+                  "has the same version here as where the table was made, and differs: in "
+                  "its values of state or of a push, how pushes combine, its types, its "
+                  "parameters, or what its state begins with");
+    return Error(Errc::kTypeMismatch,
+                 fmt::format("table '{}': rule '{}' {}; register the same rule, from the same "
+                             "source, in all processes (`add_rules` of JobOptions and JoinOptions)",
+                             schema.name, rule.name, how));
+}
+
 }  // namespace
 
 Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegistry& rules) {
+    if (!schema.name.empty() && !is_printable_name(schema.name)) {
+        return Error(Errc::kInvalidArgument,
+                     "the name of a table has a control character; choose one of letters, digits "
+                     "and signs");
+    }
     if (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)
         return refused(schema, "the layout must be dense or sparse");
     if (!is_valid(schema.value_type))
@@ -52,7 +77,9 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     if (schema.max_delay > TableSchema::kMaxDelayMax)
         return refused(schema, fmt::format("max_delay is {}; it must be 0 to {}", schema.max_delay,
                                            TableSchema::kMaxDelayMax));
-    WEIR_ASSIGN(const RuleEntry* rule, rules.find(schema.rule));
+    const auto found = rules.find(schema.rule);
+    if (!found) return of_table(schema.name, found.error());
+    const RuleEntry* const rule = *found;
     if (!rule->supports(schema.value_type)) {
         return Error(Errc::kTypeMismatch,
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
@@ -60,7 +87,14 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     }
     if (const Status sound = rule->check_parameters(schema.parameters); !sound)
         return refused(schema, sound.error().text());
+    WEIR_TRY(check_rule(schema, *rule));
     return rule;
+}
+
+Error of_table(std::string_view name, const Error& error) {
+    const std::string begin = fmt::format("table '{}'", name);
+    if (error.text().starts_with(begin)) return error;
+    return {error.code(), fmt::format("{}: {}", begin, error.text()), error.os_error()};
 }
 
 Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRegistry& rules) {

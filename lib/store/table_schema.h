@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
@@ -26,6 +27,8 @@ struct TableSchema {
     uint32_t width = 1;           ///< values per key
     uint64_t key_count = 0;       ///< dense: keys 0..key_count-1; sparse: how many to expect, or 0
     std::string rule = "add";     ///< update rule, by name
+    uint32_t rule_version = 0;    ///< of the rule where the table was made; RuleEntry::version
+    uint64_t rule_hash = 0;       ///< and its RuleEntry::hash(); 0: unknown, with that
     RuleParameters parameters{};  ///< of the rule
     double initial_value = 0;     ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
@@ -40,9 +43,13 @@ struct TableSchema {
 
 /// Checks a schema and returns its rule.
 /// Errors: Errc::kInvalidArgument naming the field; Errc::kNotFound for the rule;
-///         Errc::kTypeMismatch if the rule does not work on the value type
+///         Errc::kTypeMismatch if the rule does not work on the value type, or is another one than
+///         where the table was made
 [[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
                                                     const RuleRegistry& rules);
+
+/// The error with the name of the table before it, unless it has that.
+[[nodiscard]] Error of_table(std::string_view name, const Error& error);
 
 /// Whether `wanted` describes the table that exists as `is`; the numbers (`id`) are not compared.
 /// `rules` is asked for the names of parameters.

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/byte_codec.h"
+#include "lib/base/printable.h"
 #include "lib/base/random.h"
 #include "lib/base/secret_seed.h"
 #include "lib/node/manager_names.h"
@@ -25,7 +26,13 @@ constexpr uint32_t kPollsPerClock = 64;     // poll() checks deadlines once in s
 constexpr uint64_t kLookNs = kMillisecond;  // poll_seldom() checks them at most this often
 
 Status check_name(std::string_view name) {
-    if (!name.empty() && name.size() <= TableMessage::kNameBytesMax) return {};
+    const bool is_short = !name.empty() && name.size() <= TableMessage::kNameBytesMax;
+    if (is_short && is_printable_name(name)) return {};
+    if (is_short) {
+        return Error(Errc::kInvalidArgument,
+                     "the name of a table has a control character; choose one of letters, digits "
+                     "and signs");
+    }
     return Error(Errc::kInvalidArgument,
                  fmt::format("the name of a table must have 1 to {} bytes, not {}",
                              TableMessage::kNameBytesMax, name.size()));

@@ -574,7 +574,8 @@ private:
     [[nodiscard]] bool is_sent_again(uint64_t id, Request& request, Errc answer);
     void pulled(uint64_t id, Request& request);
     void deliver(Request& request, std::span<const std::byte> values);
-    [[nodiscard]] Status error_of(const Request& request, const wire::Frame& frame) const;
+    [[nodiscard]] Error error_of(const Request& request, const wire::Frame& frame) const;
+    [[nodiscard]] Error describe(const Request& request, const wire::Frame& frame) const;
     [[nodiscard]] Error failed_iteration(const Request& request, const wire::Frame& frame) const;
 
     ClientCoreOptions options_;

@@ -89,6 +89,8 @@ std::string ClientCore::text_of_deadline(const Request& request) const {
         return "not all workers asked for work before the deadline";
     std::string text =
         fmt::format("{} did not answer before the deadline", peers_[request.peer].name);
+    if (wire::is_request(request.header.kind))
+        text = fmt::format("{}: {}", table_text(request.header.table), text);
     if (request.header.iteration != 0) {
         text += fmt::format(
             "; it may still wait for another worker's part of iteration {}: if "

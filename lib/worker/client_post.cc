@@ -157,10 +157,10 @@ std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes)
         if (Call* const call = calls_.find(request.call)) {
             call->note_error(
                 Error(Errc::kNoMemory,
-                      fmt::format("no {} bytes of registered memory for a request; use "
+                      fmt::format("{}: no {} bytes of registered memory for a request; use "
                                   "weir::Buffer for what is pushed and pulled; the log of "
                                   "this process names the limit that was reached",
-                                  bytes)));
+                                  table_text(request.header.table), bytes)));
         }
     }
     return block.data();

@@ -248,7 +248,17 @@ Error ClientCore::failed_iteration(const Request& request, const wire::Frame& fr
     }
 }
 
-Status ClientCore::error_of(const Request& request, const wire::Frame& frame) const {
+/// What is about a table names it; that a worker or server is lost is not.
+Error ClientCore::error_of(const Request& request, const wire::Frame& frame) const {
+    Error error = describe(request, frame);
+    const bool is_of_table = wire::is_request(request.header.kind) &&
+                             error.code() != Errc::kPeerLost && error.code() != Errc::kReassigned &&
+                             !was_stopped(error.code());
+    if (!is_of_table) return error;
+    return {error.code(), fmt::format("{}: {}", table_text(request.header.table), error.text())};
+}
+
+Error ClientCore::describe(const Request& request, const wire::Frame& frame) const {
     const wire::FrameHeader& header = frame.header;
     const std::string& who = peers_[request.peer].name;
     if (request.header.kind == Kind::kCreateTable || request.header.kind == Kind::kOpenTable) {
@@ -276,7 +286,7 @@ Status ClientCore::error_of(const Request& request, const wire::Frame& frame) co
                                                         header.first, request.header.epoch));
         case Errc::kNotFound:
             return Error(Errc::kNotFound,
-                         fmt::format("{} has no such table: a worker has dropped it", who));
+                         fmt::format("{} does not have it any more: a worker has dropped it", who));
         case Errc::kNoMemory:
             return Error(
                 Errc::kNoMemory,

@@ -97,7 +97,7 @@ TEST_SUITE("choose") {
             const auto newest = choose_checkpoint(disk, "d", 0);
             CHECK(newest.code() == damage.code);
             CHECK(has_text(newest, damage.text));
-            CHECK(has_text(newest, "; --resume d --resume-number 3 (JobOptions::resume_number)"));
+            CHECK(has_text(newest, "; `resume` d `resume_number` 3"));
             CHECK(choose_checkpoint(disk, "d", 4).code() == damage.code);
             CHECK(choose_checkpoint(disk, "d", 3)->number == 3);
             const auto whole = newest_whole(disk);
@@ -171,7 +171,7 @@ TEST_SUITE("choose") {
         const auto whole = newest_whole(disk);
         CHECK(whole.code() == Errc::kUnavailable);
         CHECK(has_text(whole, "use the version of Weir that wrote it"));
-        CHECK(has_text(whole, "--resume-number 3"));
+        CHECK(has_text(whole, "`resume_number` 3"));
     }
 
     TEST_CASE("the other one that is named does not need the file that is damaged") {
@@ -180,11 +180,11 @@ TEST_SUITE("choose") {
         REQUIRE(write_small(disk, "d", 2, 2, 2));
         REQUIRE(write_increment(disk, "d", 3, 2, 3));
         const Manifest third = read_manifest(disk, "d", 3).value();
-        CHECK(has_text(other_choice(disk, "d", 3), "--resume-number 2 "));
+        CHECK(has_text(other_choice(disk, "d", 3), "`resume_number` 2 "));
         CHECK(
-            has_text(other_choice(disk, "d", 3, third.chunks_of(1)[0].name), "--resume-number 2 "));
+            has_text(other_choice(disk, "d", 3, third.chunks_of(1)[0].name), "`resume_number` 2 "));
         CHECK(
-            has_text(other_choice(disk, "d", 3, third.chunks_of(0)[0].name), "--resume-number 1 "));
+            has_text(other_choice(disk, "d", 3, third.chunks_of(0)[0].name), "`resume_number` 1 "));
         REQUIRE(disk.remove("d/000001.manifest"));
         CHECK(has_text(other_choice(disk, "d", 3, third.chunks_of(0)[0].name),
                        "has all its files and does not need this one"));

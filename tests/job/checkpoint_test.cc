@@ -278,7 +278,7 @@ TEST_SUITE("checkpoints of jobs") {
             const std::string& text = table.error().text();
             CAPTURE(text);
             CHECK(text.find(folder.path() + "/" + name) != std::string::npos);
-            CHECK(text.find("--resume " + folder.path() + " --resume-number 1 ") !=
+            CHECK(text.find("`resume` " + folder.path() + " `resume_number` 1 ") !=
                   std::string::npos);
             return {};
         }));

@@ -65,7 +65,7 @@ TEST_SUITE("host_spread") {
 
     TEST_CASE("a host with most managers is named, if the job has others") {
         CHECK(says(warnings("aaaabbbb", 4, 3),
-                   "--managers 3: 3 of them (ranks 0, 1, 2) are on one host, a, "));
+                   "`managers` 3: 3 of them (ranks 0, 1, 2) are on one host, a, "));
         CHECK(
             says(warnings("aaaabbbb", 4, 3), "which are the first 4 ranks, over at least 3 hosts"));
         CHECK(says(warnings("aabb", 4, 3), "2 of them (ranks 0, 1) are on one host, a, "));
@@ -76,8 +76,8 @@ TEST_SUITE("host_spread") {
     }
 
     TEST_CASE("copies that cannot be on another host are, if the job has others") {
-        CHECK(says(warnings("aaabbb", 3, 1, 1), "--replicas 1: all servers are on 1 host, "));
-        CHECK(says(warnings("aabbcc", 4, 1, 2), "--replicas 2: all servers are on 2 hosts, "));
+        CHECK(says(warnings("aaabbb", 3, 1, 1), "`replicas` 1: all servers are on 1 host, "));
+        CHECK(says(warnings("aabbcc", 4, 1, 2), "`replicas` 2: all servers are on 2 hosts, "));
         CHECK(says(warnings("aabbcc", 4, 1, 2), "over at least 3 hosts"));
         CHECK(warnings("aabbcc", 4, 1, 1).empty());
         CHECK(warnings("aaabbb", 3, 1, 0).empty());

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -102,6 +103,25 @@ TableOptions dense_counts() {
     options.key_count = kAll.key_count();
     return options;
 }
+
+template <uint32_t kOwnVersion>
+struct HalfWay {
+    static constexpr uint32_t kVersion = kOwnVersion;
+    static constexpr uint32_t kStateValues = 0;
+    static constexpr uint32_t kPushedValues = 1;
+    static constexpr Combine kCombine = Combine::kSum;
+    template <class T>
+    static constexpr bool kSupports = std::is_floating_point_v<T>;
+
+    static const char* check(const RuleParameters&) { return nullptr; }
+
+    static double initial_state(const RuleParameters&) { return 0; }
+
+    template <class T>
+    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+        value += (*pushed - value) / kOwnVersion;
+    }
+};
 
 std::string text_of(const Status& status) {
     return status ? "ok" : status.error().message();
@@ -462,6 +482,43 @@ TEST_SUITE("join") {
         REQUIRE(late.code() == Errc::kUnavailable);
         CHECK(late.error().text().find("is the job running") != std::string::npos);
         CHECK(boot::tcp_listen(*HostPort::parse(open.at)));  // the port is free
+    }
+
+    TEST_CASE(
+        "a server that joins with another rule of a table's name, or without it, is told which") {
+        JobOptions options;
+        options.add_rules = [](RuleRegistry& rules) {
+            CHECK(rules.register_rule<HalfWay<1>>("half_way"));
+        };
+        const OpenJob open(options);
+        auto client = open.job->make_client(0);
+        REQUIRE(client.has_value());
+        auto table =
+            std::move(client->create_table<double>("weights", {.rule = Rule("half_way")})).value();
+        const std::vector<double> ones(kKeys.size(), 1);
+        const auto joins_with = [&](const std::function<void(RuleRegistry&)>& add_rules) {
+            JoinOptions joiner;
+            joiner.contact = open.at;
+            joiner.shards = 1;
+            joiner.add_rules = add_rules;
+            auto joined = Job::join(joiner, config_with({}));
+            REQUIRE(joined.has_value());
+            const std::string text = text_of((*joined)->serve());
+            CHECK(table.push(kKeys, ones).wait());  // the job goes on
+            return text;
+        };
+        const std::string without = joins_with({});
+        CHECK_MESSAGE(
+            without.find("table 'weights': no update rule 'half_way'") != std::string::npos,
+            without);
+        CHECK(without.find("JoinOptions") != std::string::npos);
+        const std::string other = joins_with(
+            [](RuleRegistry& rules) { CHECK(rules.register_rule<HalfWay<2>>("half_way")); });
+        CHECK_MESSAGE(
+            other.find("rule 'half_way' has version 2 here, and version 1") != std::string::npos,
+            other);
+        CHECK(client->leave());
+        CHECK(open.job->serve());
     }
 
     TEST_CASE("with kContinue the others go on when a worker that joined gives up") {

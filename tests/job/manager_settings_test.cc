@@ -62,22 +62,23 @@ TEST_SUITE("manager settings") {
         };
         differs([](auto& o) { o.lease_ns = 3 * kSecond; },
                 "WEIR_LEASE_MS: rank 0 has 1000 ms, rank 2 has 3000 ms");
-        differs([](auto& o) { o.replicas = 0; }, "--replicas: rank 0 has 1, rank 2 has 0");
+        differs([](auto& o) { o.replicas = 0; }, "`replicas`: rank 0 has 1, rank 2 has 0");
         differs([](auto& o) { o.on_worker_loss = OnWorkerLoss::kReassign; },
-                "--on-worker-loss: rank 0 has stop, rank 2 has reassign");
+                "`on_worker_loss`: rank 0 has stop, rank 2 has reassign");
         differs([](auto& o) { o.work_lease_ns = 9 * kSecond; },
-                "--work-lease: rank 0 has 0 s, rank 2 has 9 s");
-        differs([](auto& o) { o.server_count = 4; }, "--servers: rank 0 has 3, rank 2 has 4");
-        differs([](auto& o) { o.shards_per_server = 2; }, "--shards: rank 0 has 1, rank 2 has 2");
+                "`work_lease`: rank 0 has 0 s, rank 2 has 9 s");
+        differs([](auto& o) { o.server_count = 4; }, "`servers`: rank 0 has 3, rank 2 has 4");
+        differs([](auto& o) { o.shards_per_server = 2; },
+                "`shards_per_server`: rank 0 has 1, rank 2 has 2");
         differs([](auto& o) { o.worker_count = 4; }, "rank 0 has 2, rank 2 has 4");
         differs([](auto& o) { o.worker_ranks = {2, 3}; }, "rank 0 has 3,4, rank 2 has 2,3");
         differs([](auto& o) { o.join_timeout_ns = kSecond; }, "WEIR_JOIN_TIMEOUT_S: rank 0 has 30");
         differs([](auto& o) { o.checkpoints.folder.clear(); },
-                "--checkpoint: rank 0 has /scratch/run 7, rank 2 has none");
+                "`checkpoint_folder`: rank 0 has /scratch/run 7, rank 2 has none");
         differs([](auto& o) { o.checkpoints.every_ns = kSecond / 2; },
-                "--checkpoint-every: rank 0 has none, rank 2 has 0.5 s, 0 iterations");
+                "`checkpoint_every`: rank 0 has none, rank 2 has 0.5 s, 0 iterations");
         differs([](auto& o) { o.resume.emplace(); },
-                "to go on from (--resume): rank 0 has nothing");
+                "to go on from (`resume`): rank 0 has nothing");
     }
 
     TEST_CASE("checkpoints with the same number may still be two") {
@@ -94,13 +95,13 @@ TEST_SUITE("manager settings") {
     TEST_CASE("a rank without a manager must know how many there are, and no more") {
         const std::vector<ManagerSettings> of_ranks{settings_of(three_servers()),
                                                     ManagerSettings(std::vector<uint32_t>{0})};
-        CHECK(says(ManagerSettings::compare(of_ranks), "--managers: rank 0 has 3, rank 1 has 1"));
+        CHECK(says(ManagerSettings::compare(of_ranks), "`managers`: rank 0 has 3, rank 1 has 1"));
     }
 
     TEST_CASE("what rank 0 alone decides may differ, and who differs is named") {
         const auto settings_with = [](const char* replicas) {
             ManagerSettings settings(std::vector<uint32_t>{0});
-            settings.add_of_rank_0("--replicas", replicas);
+            settings.add_of_rank_0("`replicas`", replicas);
             settings.add_of_rank_0("WEIR_LEASE_MS", "1000 ms");
             return *ManagerSettings::decode(settings.encode());
         };
@@ -109,26 +110,26 @@ TEST_SUITE("manager settings") {
         CHECK(ManagerSettings::ignored(alike) == "");
         const std::vector other{settings_with("1"), settings_with("1"), settings_with("0")};
         CHECK(ManagerSettings::compare(other).has_value());
-        CHECK(ManagerSettings::ignored(other) == "--replicas: rank 0 has 1, rank 2 has 0");
+        CHECK(ManagerSettings::ignored(other) == "`replicas`: rank 0 has 1, rank 2 has 0");
     }
 
     TEST_CASE("ranks that do not choose the same ones for the managers are named") {
         const std::vector<ManagerSettings> of_ranks{
             ManagerSettings(kRanks), ManagerSettings(std::vector<uint32_t>{0, 1, 4})};
         CHECK(says(ManagerSettings::compare(of_ranks),
-                   "the ranks with managers (--servers): rank 0 has 0,1,2, rank 1 has 0,1,4"));
+                   "the ranks with managers (`servers`): rank 0 has 0,1,2, rank 1 has 0,1,4"));
     }
 
     TEST_CASE("many that differ are named in a text that ends") {
         ManagerOptions other;
         other.lease_ns = 50 * kMillisecond;
         const Status compared = compare_with(three_servers(), other);
-        CHECK(says(compared, "--servers"));
-        CHECK(says(compared, "; and 2 more; start all ranks with the same flags"));
+        CHECK(says(compared, "`servers`"));
+        CHECK(says(compared, "; and 2 more; start all ranks with the same options"));
     }
 
     TEST_CASE("a rank that says nothing, or nonsense, is named") {
-        for (const std::string text : {"", "--managers", "--managers\0001", "\0003\0"}) {
+        for (const std::string text : {"", "`managers`", "`managers`\0001", "\0003\0"}) {
             CHECK_FALSE(ManagerSettings::decode(text).has_value());
         }
         const auto alone = make_bootstrap_alone();

@@ -90,9 +90,9 @@ TEST_SUITE("resume choice") {
     TEST_CASE("options that do not go together are refused") {
         testing::SimDisk disk;
         CHECK(fails_with(plan_checkpoints(going_on_from(std::string(kResumeAuto), 2), disk),
-                         Errc::kInvalidArgument, "name the folder: --resume DIR"));
+                         Errc::kInvalidArgument, "name the folder: `resume` DIR"));
         CHECK(fails_with(plan_checkpoints(going_on_from("", 2), disk), Errc::kInvalidArgument,
-                         "give --resume DIR"));
+                         "give `resume` DIR"));
     }
 
     TEST_CASE(
@@ -116,7 +116,7 @@ TEST_SUITE("resume choice") {
         CHECK(number_of(chosen(automatic, disk)) == 3);
         CHECK(fails_with(chosen(going_on_from("/d", 7), disk), Errc::kNotFound, "1, 2 and 3"));
         disk.damage("/d/000003.manifest", {});
-        CHECK(fails_with(chosen(going_on_from("/d"), disk), Errc::kParse, "--resume-number 2"));
+        CHECK(fails_with(chosen(going_on_from("/d"), disk), Errc::kParse, "`resume_number` 2"));
         CHECK(number_of(chosen(automatic, disk)) == 2);
         const std::string chunk = "/d/" + checkpoint::read_manifest(disk, "/d", 2)->chunks[1].name;
         auto bytes = disk.read(chunk, 1 << 20).value();
@@ -163,7 +163,7 @@ TEST_SUITE("resume choice") {
         CHECK(taken(third, going_on_from("/d", 3), disk)->resume->number == 3);
         const std::string none = text_of_choice(going_on_from(""), {});
         CHECK(fails_with(taken(none, newest, disk), Errc::kInvalidArgument,
-                         "rank 0 was started without --resume"));
+                         "rank 0 was started without `resume`"));
         CHECK(taken("", newest, disk).code() == Errc::kProtocol);
         testing::SimDisk other;
         REQUIRE(testing::write_small(other, "/d", 3, 4, 2));

@@ -67,6 +67,6 @@ TEST_SUITE("roles") {
         CHECK(few.code() == Errc::kInvalidArgument);
         CHECK(few.error().message().find("at least 5 ranks") != std::string::npos);
         options.servers = 0;
-        CHECK(plan_roles(options, 0, 1).error().message().find("--servers 0") != std::string::npos);
+        CHECK(plan_roles(options, 0, 1).error().message().find("`servers` 0") != std::string::npos);
     }
 }

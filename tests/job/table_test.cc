@@ -345,6 +345,9 @@ TEST_SUITE("tables") {
         CHECK(client.open_table<float>("t", 3).code() == Errc::kTypeMismatch);
         CHECK(client.create_table<float>("t", dense_options(101)).code() == Errc::kAlreadyExists);
         CHECK(client.create_table<float>("t", dense_options(100)).has_value());
+        CHECK(client.create_table<float>("a\x1b[2J", {}).code() == Errc::kInvalidArgument);
+        CHECK(client.open_table<float>("a\n").code() == Errc::kInvalidArgument);
+        CHECK(client.drop_table("a\n").code() == Errc::kInvalidArgument);
         TableOptions nonsense = dense_options(100);
         nonsense.rule = "no-such-rule";
         CHECK(client.create_table<float>("v", nonsense).code() == Errc::kNotFound);

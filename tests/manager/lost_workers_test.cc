@@ -9,7 +9,7 @@
 namespace weir::testing {
 namespace {
 
-constexpr std::string_view kWithWhat = ", with --resume /run (checkpoint 7)";
+constexpr std::string_view kWithWhat = ", with `resume` /run (checkpoint 7)";
 
 LeaveMessage gave_up(Errc status, const char* why) {
     LeaveMessage message;
@@ -27,17 +27,17 @@ TEST_SUITE("lost_workers") {
         CHECK(lost.error().text() == "worker 1 (rank 3) died, or the network to it is cut");
         CHECK(lost.error(kWithWhat).text() ==
               "worker 1 (rank 3) died, or the network to it is cut; start the job again, with "
-              "--resume /run (checkpoint 7)");
+              "`resume` /run (checkpoint 7)");
     }
 
     TEST_CASE("it is named once, also if the worker that gave up has named it") {
         LostWorkers lost;
         lost.add(
             0, 2,
-            gave_up(Errc::kPeerLost, "worker 1 died; start the job again, with --resume /run"));
+            gave_up(Errc::kPeerLost, "worker 1 died; start the job again, with `resume` /run"));
         const std::string text = lost.error(kWithWhat).text();
         CHECK(text ==
-              "worker 0 (rank 2) gave up: worker 1 died; start the job again, with --resume "
+              "worker 0 (rank 2) gave up: worker 1 died; start the job again, with `resume` "
               "/run");
     }
 

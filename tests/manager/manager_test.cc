@@ -320,7 +320,7 @@ TEST_SUITE("manager") {
                                "the job again"));
                 CHECK(mentions(*status, "; lost: keys "));
                 CHECK(status->error().text().ends_with(" of table 'weights'"));
-                CHECK(mentions(*status, "again, with --resume d (checkpoint 1); lost: ") ==
+                CHECK(mentions(*status, "again, with `resume` d (checkpoint 1); lost: ") ==
                       has_checkpoint);
             }
         }
@@ -351,8 +351,8 @@ TEST_SUITE("manager") {
             const Status push = push_every_key(cluster, *table);
             REQUIRE_FALSE(push.has_value());
             INFO(push.error().text());
-            CHECK(mentions(push, has_own ? "again, with --resume e (checkpoint 1); lost: "
-                                         : "again, with --resume d --resume-number 2; lost: "));
+            CHECK(mentions(push, has_own ? "again, with `resume` e (checkpoint 1); lost: "
+                                         : "again, with `resume` d `resume_number` 2; lost: "));
         }
     }
 

@@ -19,16 +19,16 @@ TEST_SUITE("manager_names") {
             CHECK(job_ends_without_manager(known, false, "") ==
                   "; without it the job cannot go on: start it again");
             CHECK(job_ends_without_manager(known, true, "/run") ==
-                  "; without it the job cannot go on: start it again, with --resume /run if a "
+                  "; without it the job cannot go on: start it again, with `resume` /run if a "
                   "checkpoint is there; its copies keep a job only as long as a manager lives: "
-                  "with --managers 3, which needs 3 processes with servers, it would have gone on");
+                  "with `managers` 3, which needs 3 processes with servers, it would have gone on");
         }
     }
 
     TEST_CASE("where checkpoints may be is named only if that is known") {
         CHECK(start_again_text("") == "");
         CHECK(start_again_text("/run") ==
-              "; start the job again, with --resume /run if a checkpoint is there");
+              "; start the job again, with `resume` /run if a checkpoint is there");
     }
 
     TEST_CASE("of several, their ranks are named") {
@@ -37,7 +37,7 @@ TEST_SUITE("manager_names") {
         CHECK(manager_name(&life) == "the manager that leads (one of ranks 0, 4, 8)");
         CHECK(manager_is_gone(&life) == "most managers of the job (of ranks 0, 4, 8) are gone");
         CHECK(job_ends_without_manager(&life, true, "/run") ==
-              "; without them the job cannot go on: start it again, with --resume /run if a "
+              "; without them the job cannot go on: start it again, with `resume` /run if a "
               "checkpoint is there");
         CHECK(manager_possessive(&life) == "their");
     }

@@ -248,6 +248,28 @@ TEST_SUITE("drop_order") {
         CHECK_FALSE(job.shard().finished());
     }
 
+    TEST_CASE("a shard refuses a table whose rule is another one than its own of that name") {
+        DroppingShard job;
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        TableSchema schema = dense_table("others", kDroppedCells);
+        schema.rule = "sgd";
+        schema.parameters.value[0] = 0.5;
+        schema.rule_hash = (*rules.find("sgd"))->hash(schema.parameters);
+        job.make_table(1, schema);
+        schema.rule_version = 2;
+        ++schema.rule_hash;
+        job.send(wire::Kind::kCreateTable,
+                 TableMessage{2, schema.name, encode_schema(schema)}.encode());
+        job.run();
+        CHECK(job.made() == Errc::kTypeMismatch);
+        schema.rule = "sdg";
+        job.send(wire::Kind::kCreateTable,
+                 TableMessage{3, schema.name, encode_schema(schema)}.encode());
+        job.run();
+        CHECK(job.made() == Errc::kNotFound);
+        CHECK_FALSE(job.shard().finished());
+    }
+
     TEST_CASE("a shard ends with an error when the manager drops what can be no table") {
         DroppingShard job;
         job.drop(uint64_t{1} << 32);

@@ -35,6 +35,63 @@ struct MeanOfProducts {
     }
 };
 
+/// Rules that are wrong in their update() alone.
+struct NoState : MeanOfProducts {
+    template <class T>
+    static void update(T& value, const T* pushed, const weir::RuleParameters&) {
+        value = *pushed;
+    }
+};
+
+struct PushedByValue : MeanOfProducts {
+    template <class T>
+    static void update(T& value, T*, T pushed, const weir::RuleParameters&) {
+        value = pushed;
+    }
+};
+
+struct NoUpdate {
+    static constexpr uint32_t kStateValues = 0;
+    static constexpr uint32_t kPushedValues = 1;
+    static constexpr weir::Combine kCombine = weir::Combine::kSum;
+    template <class T>
+    static constexpr bool kSupports = true;
+
+    static const char* check(const weir::RuleParameters&) { return nullptr; }
+
+    static double initial_state(const weir::RuleParameters&) { return 0; }
+};
+
+static_assert(weir::UpdateRule<MeanOfProducts>);
+static_assert(!weir::UpdateRule<NoState>);
+static_assert(!weir::UpdateRule<PushedByValue>);
+static_assert(!weir::UpdateRule<NoUpdate>);
+
+/// Of one name, these differ in what can be compared.
+struct SecondVersion : MeanOfProducts {
+    static constexpr uint32_t kVersion = 2;
+};
+
+struct OtherStart : MeanOfProducts {
+    static double initial_state(const weir::RuleParameters& p) { return p.value[0]; }
+};
+
+struct OtherCombine : MeanOfProducts {
+    static constexpr weir::Combine kCombine = weir::Combine::kMax;
+};
+
+struct OtherTypes : MeanOfProducts {
+    template <class T>
+    static constexpr bool kSupports = std::is_floating_point_v<T>;
+};
+
+template <class R>
+uint64_t hash_of(const weir::RuleParameters& parameters) {
+    weir::RuleRegistry rules;
+    REQUIRE(rules.register_rule<R>("mean"));
+    return (*rules.find("mean"))->hash(parameters);
+}
+
 }  // namespace
 
 TEST_SUITE("rule") {
@@ -130,5 +187,54 @@ TEST_SUITE("rule") {
         const auto missing = rules.find("ad");
         REQUIRE(missing.code() == Errc::kNotFound);
         CHECK(missing.error().text().find("adagrad, add") != std::string::npos);
+        CHECK(missing.error().text().find("add_rules") != std::string::npos);
+        CHECK(rules.register_rule<MeanOfProducts>("").code() == Errc::kInvalidArgument);
+        CHECK(rules.register_rule<MeanOfProducts>("a\x1b[2J").code() == Errc::kInvalidArgument);
+    }
+
+    TEST_CASE("rules of one name are told apart by what can be compared") {
+        const RuleParameters parameters{{0.5}};
+        const uint64_t hash = hash_of<MeanOfProducts>(parameters);
+        CHECK(hash != 0);
+        CHECK(hash == hash_of<MeanOfProducts>(parameters));
+        CHECK(hash != hash_of<SecondVersion>(parameters));
+        CHECK(hash != hash_of<OtherStart>(parameters));
+        CHECK(hash != hash_of<OtherCombine>(parameters));
+        CHECK(hash != hash_of<OtherTypes>(parameters));
+
+        RuleRegistry old_rules;
+        RuleRegistry new_rules;
+        REQUIRE(old_rules.register_rule<MeanOfProducts>("mean"));
+        REQUIRE(new_rules.register_rule<SecondVersion>("mean"));
+        TableSchema schema;
+        schema.name = "weights";
+        schema.key_count = 1;
+        schema.value_type = ValueType::kFloat64;
+        schema.rule = "mean";
+        CHECK(check_schema(schema, new_rules));  // of a checkpoint from before rules had versions
+        schema.rule_hash = (*old_rules.find("mean"))->hash(schema.parameters);
+        CHECK(check_schema(schema, old_rules));
+        const auto refused = check_schema(schema, new_rules);
+        REQUIRE(refused.code() == Errc::kTypeMismatch);
+        CHECK(refused.error().text().find(
+                  "table 'weights': rule 'mean' has version 2 here, and version 0") !=
+              std::string::npos);
+        RuleRegistry others;
+        REQUIRE(others.register_rule<OtherTypes>("mean"));
+        CHECK(check_schema(schema, others).error().text().find("differs") != std::string::npos);
+    }
+
+    TEST_CASE("a table's name has no control characters") {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        TableSchema schema;
+        schema.key_count = 1;
+        for (const char* const good : {"w", "weights of layer 3", "gr\u00f6\u00dfe", "\xe9"}) {
+            schema.name = good;
+            CHECK(check_schema(schema, rules));
+        }
+        for (const char* const bad : {"a\n", "\x1b[2Jw", "\x7f", "a\tb", "\u0085"}) {
+            schema.name = bad;
+            CHECK(check_schema(schema, rules).code() == Errc::kInvalidArgument);
+        }
     }
 }

@@ -289,7 +289,7 @@ class Managers(testing.ServersThatDie, testing.Folder, unittest.TestCase):
                 self.assertEqual([job.wait(rank) for rank in range(4)], [2] * 4, job.everything())
                 for rank in range(4):
                     self.assertIn(says, job.err(rank))
-                    self.assertIn("start all ranks with the same flags and variables", job.err(rank))
+                    self.assertIn("start all ranks with the same options and variables", job.err(rank))
 
     def test_ranks_of_a_job_with_one_manager_that_were_started_with_something_else_are_named(self):
         train = testing.write(self.path("train.svm"), testing.endless())

@@ -10,6 +10,7 @@
 
 #include "lib/base/result.h"
 #include "lib/data/labels.h"
+#include "tools/weir/option_names.h"
 
 namespace weir::tools {
 
@@ -24,7 +25,7 @@ inline constexpr data::OptionNames kFlagNames{"--labels", "--skip-bad"};
 
 /// Prints the error that ends the command to stderr, and returns the exit code.
 inline int failure(const Error& error) {
-    fmt::print(stderr, "weir: error: {}\n", error.message());
+    fmt::print(stderr, "weir: error: {}\n", in_flags(error.message()));
     return error.code() == Errc::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 

@@ -12,6 +12,7 @@
 #include "lib/base/machine/os_limits.h"
 #include "tools/weir/command.h"
 #include "tools/weir/command_line.h"
+#include "tools/weir/option_names.h"
 
 namespace weir::tools {
 namespace {
@@ -27,7 +28,10 @@ int run(int argc, char** argv) {
     const Command command = parse_command_line(argc, argv);
     if (!command.run) return command.exit_code;
     Config config(Environment::snapshot(environ));
-    set_log_sink(stderr_log_sink(), log_level(config.text("WEIR_LOG")));
+    const auto say = [to_stderr = stderr_log_sink()](LogLevel level, std::string_view line) {
+        to_stderr(level, in_flags(line));
+    };
+    set_log_sink(say, log_level(config.text("WEIR_LOG")));
     config.warn_of_unknown();
     if (command.wants_good_config) {
         if (const Status good = config.check(); !good)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "tools/weir/option_names.h"
 
 namespace weir::tools {
 namespace {
@@ -135,7 +136,7 @@ bool is_grace_over(uint32_t seconds) noexcept {
 }
 
 int ended_by_grace(const Error& undone) {
-    fmt::print(stderr, "weir: SIGTERM came, and --grace is over: {}\n", undone.message());
+    fmt::print(stderr, "weir: SIGTERM came, and --grace is over: {}\n", in_flags(undone.message()));
     return stop_exit_code(SIGTERM);
 }
 

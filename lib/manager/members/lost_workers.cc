@@ -45,7 +45,7 @@ Error LostWorkers::error(std::string_view with_what) const {
     if (named > 4) causes += fmt::format("; and {} more", named - 4);
     std::string& text = named == 0 ? echo : causes;
     // The one that gave up may have said it.
-    const bool says_what = text.find("--resume") != std::string::npos;
+    const bool says_what = text.find("`resume`") != std::string::npos;
     if (!with_what.empty() && !says_what && count_ > 0)
         text += fmt::format("; start the job again{}", with_what);
     return {Errc::kPeerLost, text};

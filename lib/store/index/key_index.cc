@@ -258,10 +258,11 @@ Status KeyIndex::reserve(size_t key_count) {
             grown = split_next();
         if (grown || key_count <= keys_max()) return {};
     }
-    return Error(Errc::kNoMemory,
-                 fmt::format("sparse table: no memory to index {} keys beside the {} there are; "
-                             "give the server a larger pool",
-                             key_count, size_));
+    return Error(
+        Errc::kNoMemory,
+        fmt::format("no memory to index {} keys beside the {} there are; use more servers, "
+                    "or see in the server's log which limit was reached",
+                    key_count, size_));
 }
 
 /// Zeroed buckets, freed with the index; nullptr if there is no memory. Caches make room for it

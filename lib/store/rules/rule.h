@@ -17,10 +17,14 @@
 ///     static void update(T& value, T* state, const T* pushed, const RuleParameters& p);
 /// };
 /// ```
-/// A rule may also name its parameters, which are then checked before check() sees them:
+/// A rule may also name its parameters, which are then checked before check() sees them, and have a
+/// version, which its author raises with each change of what it does:
 /// ```cpp
 ///     static constexpr std::array kParameters = {RuleParameter{.name = "rate"}};
+///     static constexpr uint32_t kVersion = 2;
 /// ```
+/// A server whose rule of the table's name has another version, or differs in what can be compared (all
+/// of the above but check() and update()), cannot have the table.
 /// `registry.register_rule<Momentum>("momentum")` makes its kernels for every type it supports.
 /// update() must touch nothing but its arguments. Keep it inline and free of branches: then the
 /// compiler can vectorise it.
@@ -31,6 +35,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lib/key/value_type.h"
 #include "lib/store/row_store.h"
 
 namespace weir {
@@ -51,6 +56,16 @@ struct RuleParameter {
 /// How the pushes of several workers are combined before the rule sees them.
 enum class Combine : uint8_t { kSum, kMax, kMin, kLast };
 
+/// Whether it can update values of this type, if it says so.
+template <class R, class T>
+concept Updates = !R::template kSupports<T> ||
+                  requires(T & value, T* state, const T* pushed, const RuleParameters& p) {
+    R::update(value, state, pushed, p);
+};
+
+template <class R, class... T>
+concept UpdatesEach = (Updates<R, T> && ...);
+
 template <class R>
 concept UpdateRule = requires(const RuleParameters& p) {
     { R::kStateValues } -> std::convertible_to<uint32_t>;
@@ -60,7 +75,13 @@ concept UpdateRule = requires(const RuleParameters& p) {
     { R::initial_state(p) } -> std::same_as<double>;
 }
 
-&&(R::kPushedValues > 0);
+&&(R::kPushedValues > 0) && UpdatesEach<R, float, double, int32_t, int64_t, uint32_t, uint64_t>;
+
+/// A rule with a version; others have 0.
+template <class R>
+concept HasVersion = requires {
+    { R::kVersion } -> std::convertible_to<uint32_t>;
+};
 
 /// A rule that names its parameters.
 template <class R>

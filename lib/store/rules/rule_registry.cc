@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/fnv.h"
+#include "lib/base/printable.h"
 #include "lib/store/rules/builtin_rules.h"
 
 namespace weir {
@@ -44,7 +46,21 @@ Status RuleEntry::check_parameters(const RuleParameters& given) const {
     return {};
 }
 
+uint64_t RuleEntry::hash(const RuleParameters& given) const {
+    std::string facts = fmt::format("{} {} {} {} {} {:a}", name, version, state_values,
+                                    pushed_values, static_cast<int>(combine), initial_state(given));
+    for (const RuleParameter& parameter : parameters)
+        facts += fmt::format(" {} {}", parameter.name, parameter.may_be_zero);
+    for (const RuleKernels& of_type : kernels)
+        facts += of_type.run == nullptr ? '-' : '+';
+    return fnv1a(facts) | 1;
+}
+
 Status RuleRegistry::add(const RuleEntry& entry) {
+    if (!is_printable_name(entry.name)) {
+        return Error(Errc::kInvalidArgument,
+                     "the name of an update rule is empty, or has a control character");
+    }
     if (!entries_.try_emplace(entry.name, entry).second) {
         return Error(
             Errc::kAlreadyExists,
@@ -60,7 +76,10 @@ Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
     for (const auto& [other, entry] : entries_)
         known += (known.empty() ? "" : ", ") + other;
     return Error(Errc::kNotFound,
-                 fmt::format("no update rule '{}'; the registered rules are: {}", name, known));
+                 fmt::format("no update rule '{}' in this process; register it in all of them "
+                             "(`add_rules` of JobOptions and JoinOptions); the registered rules "
+                             "are: {}",
+                             name, known));
 }
 
 }  // namespace weir

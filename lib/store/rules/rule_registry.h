@@ -28,6 +28,10 @@ struct RuleEntry {
     const char* (*check)(const RuleParameters&) = nullptr;
     double (*initial_state)(const RuleParameters&) = nullptr;
     std::array<RuleKernels, kValueTypeCount> kernels{};
+    uint32_t version = 0;  ///< that its author gives
+
+    /// Of all that can be compared with the rule of this name in another process; not 0. Bodies cannot.
+    [[nodiscard]] uint64_t hash(const RuleParameters& given) const;
 
     /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
     [[nodiscard]] Status check_parameters(const RuleParameters& given) const;
@@ -49,7 +53,7 @@ public:
     /// A registry with the built-in rules.
     [[nodiscard]] static RuleRegistry with_builtin_rules();
 
-    /// Errors: Errc::kAlreadyExists
+    /// Errors: Errc::kAlreadyExists; kInvalidArgument for a name with control characters, or without any
     template <UpdateRule R>
     [[nodiscard]] Status register_rule(std::string_view name) {
         RuleEntry entry{.name = std::string(name),
@@ -58,6 +62,7 @@ public:
                         .combine = R::kCombine,
                         .check = &R::check,
                         .initial_state = &R::initial_state};
+        if constexpr (HasVersion<R>) entry.version = R::kVersion;
         if constexpr (NamesParameters<R>) {
             entry.parameters = R::kParameters;
             entry.names_parameters = true;

@@ -108,7 +108,8 @@ TEST_SUITE("shard_iterations") {
         REQUIRE_FALSE(others.has_value());
         INFO(others.error().message());
         CHECK(others.code() == Errc::kCancelled);
-        CHECK(others.error().message().find("iteration 1 failed at shard 0 of server 0") == 0);
+        CHECK(others.error().message().find("iteration 1 failed at shard 0 of server 0") !=
+              std::string::npos);
         CHECK(others.error().message().find("worker 0") != std::string::npos);
         CHECK(cluster.clock.now_ns() - before_ns < kSecond);
         const auto next = push_sums(cluster, 1, *table, few, in_iteration(2));
@@ -141,7 +142,8 @@ TEST_SUITE("shard_iterations") {
             const Status ended = with.cluster.finish(0, own);
             REQUIRE_FALSE(ended.has_value());
             INFO(ended.error().message());
-            CHECK(ended.error().message().find("iteration 1 failed at shard 0") == 0);
+            CHECK(ended.error().message().find("iteration 1 failed at shard 0") !=
+                  std::string::npos);
             CHECK(ended.code() == (bad_key ? Errc::kInvalidArgument : Errc::kTypeMismatch));
             REQUIRE(with.raw.run_until([&] { return with.raw.answer(7) != nullptr; }));
             CHECK(with.raw.answer(7)->header.status == ended.code());

@@ -79,7 +79,8 @@ int run_server(const ServerFlags& flags, Config& config) {
     if (must_end()) return ended_by_grace(served.error());
     const int signal = signal_of(served.error());
     if (signal == 0) return failure(served.error());
-    fmt::print(stderr, "weir: {}\n", served.error().text());  // as the job's own ranks end
+    fmt::print(stderr, "weir: {}\n",
+               in_flags(served.error().text()));  // as the job's own ranks end
     return stop_exit_code(signal);
 }
 

@@ -158,7 +158,8 @@ int ended_by(const Error& error, const JobShape& shape, const Outcomes& outcomes
     const int signal = signal_of(error);
     if (signal == 0) return failure(error);
     const bool is_first = has_first_worker(shape) && !outcomes.has_left_early();
-    if (outcomes.has_reported() || is_first) fmt::print(stderr, "weir: {}\n", error.text());
+    if (outcomes.has_reported() || is_first)
+        fmt::print(stderr, "weir: {}\n", in_flags(error.text()));
     return stop_exit_code(signal);
 }
 
