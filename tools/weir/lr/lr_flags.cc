@@ -69,7 +69,8 @@ constexpr const char* kLrFooter =
     "managers,\n"
     "this holds for the rank whose manager leads: alone, it lets another one lead, and leaves. "
     "(mpirun\n"
-    "kills its ranks one second after it was interrupted itself.)\n"
+    "kills its ranks one second after it was interrupted itself, unless it is given\n"
+    "--mca odls_base_sigkill_timeout 25.)\n"
     "Exit codes: 0 done, 1 failed, 2 wrong flags or variables, 130 and 143 stopped by a signal.";
 
 constexpr const char* kPredictFooter =
