@@ -25,7 +25,7 @@
 namespace weir::bench {
 namespace {
 
-/// Checks the sizes of push and pull: powers of two, in order, and no more than fits into memory.
+/// Checks the sizes of push, pull and mixed: powers of two, in order, and no more than fits into memory.
 Status check_sizes(const BenchFlags& flags) {
     const std::pair<const char*, uint64_t> sizes[] = {{"--min-bytes", flags.min_bytes},
                                                       {"--max-bytes", flags.max_bytes},
@@ -188,6 +188,15 @@ Status run_local(BenchFlags& flags) {
     return run_local_ranks(arguments, size_t{job.servers} + 1);
 }
 
+const char* dense_limit(const BenchFlags& flags) {
+    if (flags.bench == "mixed") return "as many pushes and pulls, each of the two alone";
+    const bool pulls = flags.bench == "pull";
+    if (!flags.over_tcp)
+        return pulls ? "one core copying the same values" : "one core adding the same values";
+    return pulls ? "one core sending the same values over a bare TCP connection"
+                 : "one core adding the same values as a bare TCP connection brings them";
+}
+
 std::string what(const BenchFlags& flags) {
     if (flags.bench == "latency") {
         return fmt::format("round trip of a small push, one at a time; limit: {}",
@@ -199,13 +208,11 @@ std::string what(const BenchFlags& flags) {
         return "lists of 8192 keys of 1e6 that the server has not seen, rows of float32; limit: "
                "one core without messages";
     }
-    const char* const limit = flags.bench == "pull" ? "one core copying the same values"
-                              : flags.over_tcp
-                                  ? "one core adding the same values as a bare TCP connection "
-                                    "brings them"
-                                  : "one core adding the same values";
     return fmt::format("dense float32 {}, table of {} MiB; limit: {}",
-                       flags.bench == "push" ? "add" : "pull", flags.table_mib, limit);
+                       flags.bench == "push"   ? "add"
+                       : flags.bench == "pull" ? "pull"
+                                               : "add and pull in turn",
+                       flags.table_mib, dense_limit(flags));
 }
 
 Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {

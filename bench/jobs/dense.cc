@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0// weir bench push and pull: dense tables, registered buffers, one size after the other.
+// SPDX-License-Identifier: Apache-2.0// weir bench push, pull and mixed: dense tables, registered buffers, one size after the other.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <optional>
@@ -51,10 +52,19 @@ private:
     uint64_t at_ = 0;
 };
 
-/// The turn of two threads that alternate: one writes the payloads, the other uses them.
+/// What the operations of a row do.
+enum class Work : uint8_t { kPush, kPull, kMixed };
+
+Work work_of(const std::string& bench) {
+    if (bench == "mixed") return Work::kMixed;
+    return bench == "pull" ? Work::kPull : Work::kPush;
+}
+
+/// The turn of two threads that alternate: one writes the payloads, the other uses them, or sends
+/// them to the first one, the taker.
 class Turn {
 public:
-    enum Who : uint8_t { kWriter, kUser, kNobody };
+    enum Who : uint8_t { kWriter, kUser, kTaker, kNobody };
 
     void give_to(Who who) noexcept { turn_.store(who, std::memory_order_release); }
 
@@ -76,14 +86,15 @@ private:
 /// That is outside the measured time, for Weir and for the limit.
 class DenseBench {
 public:
-    /// `pair`: if the limit is to take the payloads from a bare connection.
+    /// `pair`: if the limit is to move the payloads over a bare connection.
     DenseBench(Client& client, const BenchFlags& flags, Table<float> table, Buffer<float> buffer,
                Buffer<float> waking, std::optional<bench::SocketPair> pair)
         : client_(client),
           flags_(flags),
-          pull_(flags.bench == "pull"),
+          work_(work_of(flags.bench)),
           table_(table),
           buffer_(std::move(buffer)),
+          pulled_(work_ == Work::kMixed ? buffer_.span().last(buffer_.size() / 2) : buffer_.span()),
           waking_(std::move(waking)),
           limit_memory_(flags.table_mib << 20),
           limit_table_(limit_memory_.array<float>(flags.table_mib << 18)),
@@ -93,18 +104,21 @@ public:
     Status touch();
 
 private:
-    void write_payloads(uint64_t values, uint64_t count);
-    Result<double> ours(uint64_t values, Flight& flight, uint32_t in_flight);
+    void write_payloads(Work work, uint64_t values, uint64_t count);
+    Result<double> ours(Work work, uint64_t values, Flight& flight, uint32_t in_flight);
+    Result<double> best(uint64_t values, uint32_t in_flight);
     double limit(uint64_t values, uint32_t in_flight);
     void use_payload(float* payload, float* place, uint64_t values);
     bool take_and_add(float* place, uint64_t values);
+    void send_values(Places& places, uint64_t values, uint64_t count);
 
     Client& client_;
     const BenchFlags& flags_;
-    bool pull_;
+    Work work_;
     Table<float> table_;
-    Buffer<float> buffer_;  ///< the payloads of a round, one after another
-    Buffer<float> waking_;  ///< for the pull that wakes the server
+    Buffer<float> buffer_;     ///< the payloads of a round, one after another
+    std::span<float> pulled_;  ///< where values are pulled to, not pushed from in a mix
+    Buffer<float> waking_;     ///< for the pull that wakes the server
     SteadyClock clock_;
     bench::Arena limit_memory_;
     float* limit_table_;
@@ -123,30 +137,32 @@ Status DenseBench::touch() {
     return {};
 }
 
-void DenseBench::write_payloads(uint64_t values, uint64_t count) {
-    if (pull_) return;
+void DenseBench::write_payloads(Work work, uint64_t values, uint64_t count) {
+    if (work == Work::kPull) return;
     for (float& value : buffer_.span().first(values * count))
         value = -value;
 }
 
 /// Returns Weir's operations per second.
-Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_flight) {
+Result<double> DenseBench::ours(Work work, uint64_t values, Flight& flight, uint32_t in_flight) {
     Places places(flags_.table_mib << 18, values);
     const uint64_t count = round_count(values * sizeof(float), in_flight);
     uint64_t all = 0;
     uint64_t all_ns = 0;
     while (all_ns < flags_.part_ns()) {
-        write_payloads(values, count);
+        write_payloads(work, values, count);
         // Wakes the server, which may have gone to sleep.
         WEIR_TRY(table_.pull(KeyRange{0, kWakingValues}, waking_.span()).wait());
         const uint64_t begin_ns = clock_.now_ns();
         for (uint64_t i = 0; i < count; ++i) {
             WEIR_TRY(flight.room());
-            const std::span<float> payload = buffer_.span().subspan(i * values, values);
             const uint64_t at = places.next();
             const KeyRange keys{at, at + values};
+            const bool pulls = work == Work::kPull || (work == Work::kMixed && i % 2 == 1);
+            const std::span<float> payloads = pulls ? pulled_ : buffer_.span();
+            const std::span<float> payload = payloads.subspan(i * values, values);
             const uint64_t now_ns = clock_.now_ns();
-            flight.add(pull_ ? table_.pull(keys, payload) : table_.push(keys, payload), now_ns);
+            flight.add(pulls ? table_.pull(keys, payload) : table_.push(keys, payload), now_ns);
         }
         WEIR_TRY(flight.finish());
         all_ns += clock_.now_ns() - begin_ns;
@@ -155,19 +171,34 @@ Result<double> DenseBench::ours(uint64_t values, Flight& flight, uint32_t in_fli
     return static_cast<double>(all) * 1e9 / static_cast<double>(all_ns);
 }
 
-/// Returns the limit's operations per second: the server's core alone does the same work with the
-/// same payloads, which the worker's core writes, and over tcp sends.
+/// Returns the limit's operations per second. Of a mix: half of them pushes and half of them pulls,
+/// which take as long as those of Weir's alone.
+Result<double> DenseBench::best(uint64_t values, uint32_t in_flight) {
+    if (work_ != Work::kMixed) return limit(values, in_flight);
+    Flight flight(in_flight);
+    WEIR_ASSIGN(const double pushes, ours(Work::kPush, values, flight, in_flight));
+    WEIR_ASSIGN(const double pulls, ours(Work::kPull, values, flight, in_flight));
+    return 2 / (1 / pushes + 1 / pulls);
+}
+
+/// The server's core alone does the same work with the same payloads, which the worker's core
+/// writes; over tcp they go from core to core.
 double DenseBench::limit(uint64_t values, uint32_t in_flight) {
     const uint64_t count = round_count(values * sizeof(float), in_flight);
     Turn turn;
     std::thread writer([&] {
         pin_or_warn(flags_.limit_cpus[1]);
         while (turn.wait_for(Turn::kWriter)) {
-            write_payloads(values, count);
+            write_payloads(work_, values, count);
             turn.give_to(Turn::kUser);
-            if (pair_)
-                WEIR_CHECK(bench::send_all(pair_->fd(1),
-                                           std::as_bytes(buffer_.span().first(values * count))));
+            if (!pair_) continue;
+            const std::span<float> payloads = buffer_.span().first(values * count);
+            if (work_ == Work::kPush) {
+                WEIR_CHECK(bench::send_all(pair_->fd(1), std::as_bytes(payloads)));
+                continue;
+            }
+            WEIR_CHECK(bench::receive_all(pair_->fd(1), std::as_writable_bytes(payloads)));
+            turn.give_to(Turn::kUser);
         }
     });
     const double per_s = on_core(flags_.limit_cpus[0], [&] {
@@ -176,7 +207,13 @@ double DenseBench::limit(uint64_t values, uint32_t in_flight) {
         uint64_t all_ns = 0;
         while (turn.wait_for(Turn::kUser)) {
             const uint64_t begin_ns = clock_.now_ns();
-            for (uint64_t i = 0; i < count; ++i)
+            const bool sends = pair_ && work_ == Work::kPull;
+            if (sends) {
+                turn.give_to(Turn::kTaker);
+                send_values(places, values, count);
+                if (!turn.wait_for(Turn::kUser)) break;  // they have been taken
+            }
+            for (uint64_t i = 0; !sends && i < count; ++i)
                 use_payload(&buffer_[i * values], limit_table_ + places.next(), values);
             all_ns += clock_.now_ns() - begin_ns;
             all += count;
@@ -200,10 +237,22 @@ bool DenseBench::take_and_add(float* place, uint64_t values) {
     return true;
 }
 
+/// Sends the values of so many places over the bare connection, many at a time.
+void DenseBench::send_values(Places& places, uint64_t values, uint64_t count) {
+    std::array<iovec, 32> parts;
+    while (count > 0) {
+        const uint64_t now = std::min<uint64_t>(count, parts.size());
+        for (iovec& part : std::span(parts).first(now))
+            part = {limit_table_ + places.next(), values * sizeof(float)};
+        WEIR_CHECK(bench::send_all(pair_->fd(0), std::span(parts).first(now)));
+        count -= now;
+    }
+}
+
 void DenseBench::use_payload(float* payload, float* place, uint64_t values) {
     if (pair_) {
         WEIR_CHECK(take_and_add(place, values));
-    } else if (pull_) {
+    } else if (work_ == Work::kPull) {
         limits::copy_buffer(reinterpret_cast<std::byte*>(payload),
                             reinterpret_cast<const std::byte*>(place), values * sizeof(float));
     } else {
@@ -218,22 +267,23 @@ Result<BenchRow> DenseBench::row(uint64_t bytes, uint32_t in_flight) {
     row.key_count = values;
     row.size_bytes = bytes;
     row.in_flight = in_flight;
-    if (!pull_) row.payload_in = cache_that_holds(round_count(bytes, in_flight) * bytes);
+    if (work_ == Work::kPush)
+        row.payload_in = cache_that_holds(round_count(bytes, in_flight) * bytes);
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     Flight flight(in_flight);
     std::vector<double> rates;
     std::vector<double> limits;
     std::vector<double> ratios;
     for (int i = -1; i < flags_.repetitions(); ++i) {  // the first repetition is a warm-up
-        WEIR_ASSIGN(const double rate, ours(values, flight, in_flight));
-        const double best = limit(values, in_flight);
+        WEIR_ASSIGN(const double rate, ours(work_, values, flight, in_flight));
+        WEIR_ASSIGN(const double best_rate, best(values, in_flight));
         if (i < 0) {
             flight.times_ns().clear();
             continue;
         }
         rates.push_back(rate);
-        limits.push_back(best * static_cast<double>(bytes));
-        ratios.push_back(rate / best);
+        limits.push_back(best_rate * static_cast<double>(bytes));
+        ratios.push_back(rate / best_rate);
     }
     WEIR_ASSIGN(const uint64_t copied_after, copied_bytes(client_));
     set_percentiles(row, flight.times_ns());
@@ -250,7 +300,7 @@ uint64_t dense_buffer_bytes(const BenchFlags& flags) {
     uint64_t most = kRoundBytesMin;
     for (uint64_t bytes = flags.min_bytes; bytes <= flags.max_bytes; bytes *= 2)
         most = std::max(most, bytes * round_count(bytes, in_flight(flags, bytes)));
-    return most;
+    return work_of(flags.bench) == Work::kMixed ? 2 * most : most;
 }
 
 Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report) {
@@ -261,7 +311,7 @@ Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report)
                 client.make_buffer<float>(dense_buffer_bytes(flags) / sizeof(float)));
     WEIR_ASSIGN(Buffer<float> waking, client.make_buffer<float>(kWakingValues));
     std::optional<bench::SocketPair> pair;
-    if (flags.over_tcp && flags.bench == "push" && !pair.emplace().valid())
+    if (flags.over_tcp && flags.bench != "mixed" && !pair.emplace().valid())
         return Error(Errc::kIo, "the limit has no TCP connection on loopback", errno);
     DenseBench bench(client, flags, table, std::move(buffer), std::move(waking), std::move(pair));
     WEIR_TRY(bench.touch());

@@ -49,11 +49,13 @@ struct BenchFlags {
     uint64_t turns = 0;               ///< restart: after which it ends; 0: it does not
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
-    /// Whether the job has no transport but tcp: then the limits of `push` and `latency` are bare
-    /// sockets.
+    /// Whether the job has no transport but tcp: then the limits of `push`, `pull` and `latency` are
+    /// bare sockets.
     bool over_tcp = false;
 
-    [[nodiscard]] bool is_dense() const { return bench == "push" || bench == "pull"; }
+    [[nodiscard]] bool is_dense() const {
+        return bench == "push" || bench == "pull" || bench == "mixed";
+    }
 
     [[nodiscard]] bool is_delay() const { return bench == "delay"; }
 

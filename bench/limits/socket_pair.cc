@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/limits/socket_pair.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <netinet/in.h>
@@ -33,6 +34,26 @@ bool send_all(int fd, std::span<const std::byte> bytes) noexcept {
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return false;
         bytes = bytes.subspan(static_cast<size_t>(sent));
+    }
+    return true;
+}
+
+bool send_all(int fd, std::span<iovec> parts) noexcept {
+    while (!parts.empty()) {
+        msghdr message{};
+        message.msg_iov = parts.data();
+        message.msg_iovlen = parts.size();
+        const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        for (auto left = static_cast<size_t>(sent); left > 0;) {
+            iovec& part = parts.front();
+            const size_t now = std::min(left, part.iov_len);
+            part.iov_base = static_cast<std::byte*>(part.iov_base) + now;
+            part.iov_len -= now;
+            left -= now;
+            if (part.iov_len == 0) parts = parts.subspan(1);
+        }
     }
     return true;
 }

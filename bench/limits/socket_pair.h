@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <span>
 
+#include <sys/uio.h>
+
 #include "lib/base/descriptor.h"
 
 namespace weir::bench {
@@ -27,6 +29,9 @@ private:
 
 /// Sends all bytes, in as many parts as the kernel takes. False if the connection is broken.
 [[nodiscard]] bool send_all(int fd, std::span<const std::byte> bytes) noexcept;
+
+/// As above, from several places; changes `parts`.
+[[nodiscard]] bool send_all(int fd, std::span<iovec> parts) noexcept;
 
 /// Waits until the whole of `bytes` has come. False if the connection is broken.
 [[nodiscard]] bool receive_all(int fd, std::span<std::byte> bytes) noexcept;

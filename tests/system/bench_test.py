@@ -111,6 +111,12 @@ class Bench(unittest.TestCase):
         rows = self.bench("pull")
         self.assertEqual([row["bytes_copied"] for row in rows if row["size_bytes"] >= 65536], [0] * 3)
 
+    def test_mixed_is_measured_beside_pushes_and_pulls_alone(self):
+        for transport in (None, "tcp"):
+            rows = self.bench("mixed", transport=transport)
+            self.assertIn("each of the two alone", self.last_title)
+            self.assertEqual([row["size_bytes"] for row in rows], [4096 << i for i in range(7)])
+
     def test_latency_from_one_value_to_a_page(self):
         rows = self.bench("latency")
         self.assertEqual([row["size_bytes"] for row in rows], [4 << i for i in range(11)])
@@ -122,10 +128,12 @@ class Bench(unittest.TestCase):
     def test_over_tcp_the_limit_is_a_bare_connection(self):
         push = self.bench("push", "--min-bytes", "1048576", "--max-bytes", "1048576", transport="tcp")
         self.assertIn("a bare TCP connection", self.last_title)
+        pull = self.bench("pull", "--min-bytes", "1048576", "--max-bytes", "1048576", transport="tcp")
+        self.assertIn("a bare TCP connection", self.last_title)
         latency = self.bench("latency", transport="tcp")
         self.assertIn("a bare TCP connection", self.last_title)
         self.assertIn("a bare TCP connection", self.last_legend)
-        self.assertEqual((len(push), len(latency)), (1, 11))
+        self.assertEqual((len(push), len(pull), len(latency)), (1, 1, 11))
         self.assertNotEqual(latency[0]["limit"], latency[0]["ring_us"])  # it is measured by itself; which one takes longer is no matter of a test
 
     def test_checkpoint_says_what_pushes_and_checkpoints_take_beside_each_other(self):

@@ -209,6 +209,8 @@ void add_bench(CLI::App& app, Command& chosen) {
         "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
     add_one(*bench, "pull", "dense pulls, by size", chosen);
+    add_one(*bench, "mixed", "dense pushes and pulls at once, beside each of the two alone",
+            chosen);
     add_one(*bench, "latency", "round trips of small pushes", chosen);
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
