@@ -76,6 +76,10 @@ struct Capabilities {
     bool reaches_other_hosts = false;
     uint32_t message_bytes_max = 0;  ///< longest message that send() takes
     uint32_t operations_max = 0;     ///< reads and writes in flight per connection
+    /// Up to so many bytes, a copy inside of a message costs less than a read or write.
+    uint32_t copied_bytes_max = 256;
+    /// flush() calls the kernel, so messages that leave together cost less than one by one.
+    bool flush_is_a_call = false;
 };
 
 enum class Event : uint8_t {

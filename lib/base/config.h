@@ -171,7 +171,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .most = 1ULL << 20,
      .meaning =
          "pushed values up to this size travel inside the message; the server reads larger ones "
-         "(over shm from 256 bytes on, where it can read them without a copy)"},
+         "(over shm from 256 bytes on, where it can read them without a copy; over tcp all that "
+         "fits travels inside, pulled values too)"},
     {.name = "WEIR_SPIN_US",
      .kind = VariableKind::kNumber,
      .default_value = "50",

@@ -326,6 +326,9 @@ private:
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const ShardRequest& request);
+    [[nodiscard]] Result<std::span<const std::byte>> values_of(ShardTable& table,
+                                                               const ShardRequest& request,
+                                                               size_t bytes);
     [[nodiscard]] Errc read_rows(ShardTable& table, const ShardRequest& request,
                                  std::span<std::byte> out);
     void pull_by_write(ShardTable& table, const ShardRequest& request, size_t bytes);

@@ -19,13 +19,12 @@ void Shard::pull(ShardTable& table, const ShardRequest& request) {
     const size_t bytes = h.count * table.rows->pulled_row_bytes();
     const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
-        reply_buffer_.resize(bytes);
-        const Errc status = read_rows(table, request, reply_buffer_);
-        if (status != Errc::kOk) reply_buffer_.clear();
-        counters_.bytes_copied += 2 * reply_buffer_.size();  // into the buffer, then the message
+        const Result<std::span<const std::byte>> found = values_of(table, request, bytes);
+        const std::span<const std::byte> values = found ? *found : std::span<const std::byte>();
+        counters_.bytes_copied += values.size();  // into the message
         if (h.iteration > 0)
-            return promise(request.connection, h.request, status, shown, reply_buffer_);
-        return reply(request.connection, h.request, status, shown, reply_buffer_);
+            return promise(request.connection, h.request, found.code(), shown, values);
+        return reply(request.connection, h.request, found.code(), shown, values);
     }
     if (request.out != nullptr) {
         const Errc status = read_rows(table, request, {request.out, bytes});
@@ -33,6 +32,22 @@ void Shard::pull(ShardTable& table, const ShardRequest& request) {
         return reply(request.connection, h.request, status, shown);
     }
     pull_by_write(table, request, bytes);
+}
+
+/// The values of a pull: where they lie, if they are a range's and lie side by side; else in the
+/// buffer for replies.
+Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const ShardRequest& request,
+                                                    size_t bytes) {
+    const wire::FrameHeader& h = request.header;
+    const KeyRange keys{h.first, h.first + h.count};
+    const bool is_range = (h.flags & wire::kKeysRange) != 0;
+    if (is_range && !is_moving_ && bytes > 0 && table.rows->is_in_extent(keys))
+        return table.rows->values(keys);
+    reply_buffer_.resize(bytes);
+    const Errc status = read_rows(table, request, reply_buffer_);
+    if (status != Errc::kOk) return Error(status, "the rows cannot be read");
+    counters_.bytes_copied += bytes;
+    return std::span<const std::byte>(reply_buffer_);
 }
 
 Errc Shard::read_rows(ShardTable& table, const ShardRequest& request, std::span<std::byte> out) {

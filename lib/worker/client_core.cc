@@ -90,6 +90,7 @@ std::string ClientCore::name() const {
 }
 
 size_t ClientCore::poll() {
+    if (departures_.are_waiting()) departures_.left(clock_.now_ns());
     const size_t count = endpoint_->poll(completions_);
     for (const Completion& completion : std::span(completions_).first(count))
         handle(completion);

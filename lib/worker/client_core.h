@@ -41,6 +41,7 @@
 #include "lib/wire/work_share.h"
 #include "lib/worker/calls/call_tasks.h"
 #include "lib/worker/calls/calls.h"
+#include "lib/worker/calls/departures.h"
 #include "lib/worker/calls/held_failures.h"
 #include "lib/worker/calls/piece_order.h"
 #include "lib/worker/calls/pushed_iterations.h"
@@ -336,6 +337,8 @@ private:
         uint64_t pause_ns = 0;       ///< before the next attempt to connect
         std::vector<PieceOrder> orders;  ///< by table, of this connection
         bool maps_memory = false;        ///< it addresses our registered memory directly
+        size_t copied_bytes_max = 0;     ///< see transport::Capabilities
+        bool flush_is_a_call = false;    ///< the same
         std::string name;                ///< "shard 0 of server 1 (rank 1)"
         /// Requests that could not be sent yet, or are to be sent again. Of each table, the pushes
         /// are in the order of their places.
@@ -601,7 +604,9 @@ private:
     size_t waiting_count_ = 0;  ///< size of `waiting`, over all peers
     size_t broken_count_ = 0;   ///< peers that are kBroken
     HeldFailures held_failures_;
-    bool is_admitted_ = false;  ///< a worker that joins has its number
+    Departures departures_;
+    std::optional<bool> may_wait_;  ///< what was posted since the last call was sent off
+    bool is_admitted_ = false;      ///< a worker that joins has its number
     ViewParts view_parts_;
     std::deque<std::pair<uint64_t, JobEvent>> events_;  ///< and when
     View view_;

@@ -34,8 +34,15 @@ std::string_view ClientCore::fate_of_push(Kind kind) {
 /// Sends the call's requests, then sets its deadline: reading the clock takes as long as writing
 /// a short message, so it must not delay them.
 void ClientCore::send_off(Call& call, uint64_t deadline_ns) {
-    endpoint_->flush();
+    const bool has_others = call.open_requests < requests_.in_use();
+    const bool may_wait = std::exchange(may_wait_, std::nullopt).value_or(false) && has_others;
+    if (!may_wait) endpoint_->flush();
     const uint64_t now_ns = clock_.now_ns();
+    if (!may_wait) {
+        departures_.left(now_ns);
+    } else if (departures_.are_due(now_ns)) {
+        endpoint_->flush();
+    }
     call.deadline_ns = now_ns + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
     call.next_sign_ns = now_ns + sign_period_ns();
     next_deadline_ns_ = std::min({next_deadline_ns_, call.deadline_ns, call.next_sign_ns});

@@ -49,7 +49,10 @@ void ClientCore::connected(ConnectionId connection) {
         }
         if (peer.connection != connection || peer.state != Peer::State::kConnecting) continue;
         peer.state = Peer::State::kOpen;
-        peer.maps_memory = endpoint_->capabilities_of(connection).maps_memory;
+        const transport::Capabilities can = endpoint_->capabilities_of(connection);
+        peer.maps_memory = can.maps_memory;
+        peer.copied_bytes_max = can.copied_bytes_max;
+        peer.flush_is_a_call = can.flush_is_a_call;
         peer.opened_ns = clock_.now_ns();
         ++peer.hello;
         peer.is_greeted = false;

@@ -21,11 +21,6 @@ using wire::MemoryHandle;
 
 namespace {
 
-/// Up to this many bytes, copying into the message is cheaper than sending an address, even for a
-/// shard that addresses our memory. For a shard that has to READ them, see
-/// ClientCoreOptions::eager_bytes.
-constexpr size_t kInlineBytes = 256;
-
 constexpr uint64_t kPauseNs = kMillisecond;  // before a busy shard gets a request again
 
 /// Copies rows of `row_bytes` from `from` to `to`, to[i] = from[order[i]].
@@ -166,8 +161,12 @@ std::byte* ClientCore::stage(const Request& request, Block& block, size_t bytes)
     return block.data();
 }
 
+/// Up to so many bytes go to the shard in the message. A shard that has to READ them takes more
+/// time than to copy them.
 size_t ClientCore::eager_bytes(const Request& request) const {
-    return peers_[request.peer].maps_memory ? kInlineBytes : options_.eager_bytes;
+    const Peer& peer = peers_[request.peer];
+    return peer.maps_memory ? peer.copied_bytes_max
+                            : std::max(peer.copied_bytes_max, options_.eager_bytes);
 }
 
 bool ClientCore::expose(const Request& request, std::span<const std::byte> memory,
@@ -244,7 +243,8 @@ ClientCore::ValuesWay ClientCore::choose_values_way(const Request& request, size
     const bool is_push = request.header.kind == Kind::kPush;
     const size_t bytes = size_t{request.header.count} * request.row_bytes;
     const bool fits = bytes <= (is_push ? room : message_bytes_max_ - sizeof(wire::FrameHeader));
-    const bool is_few = fits && bytes <= (is_push ? eager_bytes(request) : kInlineBytes);
+    const size_t few = is_push ? eager_bytes(request) : peers_[request.peer].copied_bytes_max;
+    const bool is_few = fits && bytes <= few;
     const bool is_scattered = !request.order.empty() && !request.staged_values;
     if (is_scattered && is_push) {
         return is_few ? ValuesWay::kCopiedInMessage : ValuesWay::kCopiedByAddress;
@@ -374,6 +374,7 @@ ClientCore::Outcome ClientCore::send(Peer& peer, Request& request, Body& body) {
                 call->note_error(gone(peer, request));
             return Outcome::kFailed;
     }
+    may_wait_ = may_wait_.value_or(true) && peer.flush_is_a_call;
     request.state = Request::State::kSent;
     request.was_sent = true;
     if (order != nullptr) request.send_number = order->sent(request.place);

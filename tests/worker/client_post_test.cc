@@ -14,13 +14,14 @@ constexpr uint64_t kKeys = 4096;
 
 /// One worker, one shard, and a network on which everything takes 10 us.
 struct OnePair {
-    explicit OnePair(bool maps_memory, size_t eager_bytes) {
+    explicit OnePair(bool maps_memory, size_t eager_bytes, uint32_t copied_bytes_max = 256) {
         SimShape shape = one_shard();
         shape.eager_bytes = eager_bytes;
         transport::sim::Options network;
         network.delay_ns_min = 10 * kMicrosecond;
         network.delay_ns_max = 10 * kMicrosecond;
         network.maps_memory = maps_memory;
+        network.copied_bytes_max = copied_bytes_max;
         cluster = std::make_unique<StartedCluster>(1, shape, dense_table("counts", kKeys), network);
         table = cluster->table;
         registered = cluster->memory_of(0).allocate(kKeys * sizeof(float), 64);
@@ -85,6 +86,19 @@ TEST_SUITE("client_post") {
         OnePair pair(true, 2048);
         CHECK(pair.push_registered(256).bytes_copied == 256);
         CHECK(pair.push_registered(260).bytes_copied == 0);
+    }
+
+    TEST_CASE("where a transport copies at less cost, all that fits goes in messages") {
+        for (const bool copies : {false, true}) {
+            OnePair pair(false, 1024, copies ? 1 << 20 : 256);
+            CHECK(pair.push_registered(2048).bytes_copied == (copies ? 2048 : 0));
+            const auto pulled = pair.copied([&](ClientCore& c) {
+                return c.pull(pair.table, KeyRange{0, 512}, {pair.registered, 2048}, {});
+            });
+            CHECK(pulled == (copies ? std::pair<uint64_t, uint64_t>{2048, 2048}
+                                    : std::pair<uint64_t, uint64_t>{0, 0}));
+            CHECK(pair.push_registered(kKeys * sizeof(float)).bytes_copied == 0);  // fits in none
+        }
     }
 
     TEST_CASE("values that nobody registered go through one buffer of ours, however many") {

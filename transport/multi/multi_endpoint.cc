@@ -66,6 +66,8 @@ Capabilities MultiEndpoint::capabilities() const {
         all.reaches_other_hosts = all.reaches_other_hosts || one.reaches_other_hosts;
         all.message_bytes_max = std::min(all.message_bytes_max, one.message_bytes_max);
         all.operations_max = std::min(all.operations_max, one.operations_max);
+        all.flush_is_a_call = all.flush_is_a_call || one.flush_is_a_call;
+        all.copied_bytes_max = std::min(all.copied_bytes_max, one.copied_bytes_max);
     }
     return all;
 }

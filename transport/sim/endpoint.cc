@@ -35,7 +35,7 @@ std::string SimEndpoint::address() const {
 
 Capabilities SimEndpoint::capabilities() const {
     return {core_.options().maps_memory, !core_.options().maps_memory, options_.message_bytes_max,
-            core_.options().operations_max};
+            core_.options().operations_max, core_.options().copied_bytes_max};
 }
 
 Result<ConnectionId> SimEndpoint::connect(std::string_view address) {

@@ -36,6 +36,7 @@ struct Options {
     /// early sees part of the new data.
     size_t step_bytes = 4096;
     bool maps_memory = false;  ///< like shm: Endpoint::map works
+    uint32_t copied_bytes_max = 256;
     uint32_t operations_max = 64;
 };
 

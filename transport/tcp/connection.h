@@ -93,6 +93,7 @@ struct TcpConnection {
     bool is_in_flush_list = false;
     bool is_lent = false;           ///< its input holds messages that the caller may read
     bool has_unused_input = false;  ///< bytes that the last poll had no room to deliver
+    bool is_busy = false;           ///< it received something since all sockets were asked
     bool is_blocked = false;        ///< the kernel takes no more: wait until the socket is writable
     bool is_watched_for_output = false;
     bool peer_bye = false;

@@ -48,6 +48,8 @@ Capabilities TcpEndpoint::capabilities() const {
     can.reaches_other_hosts = true;
     can.message_bytes_max = options_.message_bytes_max;
     can.operations_max = kOperationsMost;
+    can.copied_bytes_max = options_.message_bytes_max;
+    can.flush_is_a_call = true;
     return can;
 }
 
@@ -91,7 +93,11 @@ Post TcpEndpoint::send(ConnectionId connection, std::span<const std::span<const 
     c->output.add_padding(bytes);
     ++counters_.messages_sent;
     counters_.bytes_sent += bytes;
-    flush_later(*c);
+    if (c->output.copied_bytes() >= kOutputBytesPerSend) {
+        send_output(*c);
+    } else {
+        flush_later(*c);
+    }
     return Post::kPosted;
 }
 
@@ -189,6 +195,17 @@ size_t TcpEndpoint::poll(std::span<Completion> completions) {
 }
 
 void TcpEndpoint::watch_sockets() {
+    const bool is_few = !busy_.empty() && busy_.size() <= kBusyConnectionsMost;
+    if (is_few && ++busy_polls_ < kBusyPollsPerWatch) {
+        for (const ConnectionId id : busy_) {  // serve() adds none that is busy
+            if (TcpConnection* const c = find(id)) serve(*c);
+        }
+        return;
+    }
+    busy_polls_ = 0;
+    for (const ConnectionId id : std::exchange(busy_, {})) {
+        if (TcpConnection* const c = find(id)) c->is_busy = false;
+    }
     std::array<uint64_t, 32> ready;
     const size_t count = watcher_.ready(ready);
     for (size_t i = 0; i < count; ++i) {

@@ -129,11 +129,13 @@ private:
     std::unordered_map<ConnectionId, std::unique_ptr<TcpConnection>> connections_;
     std::vector<TcpConnection*> flush_list_;  ///< those with output
     std::vector<ConnectionId> lending_;  ///< their input holds messages that the caller may read
+    std::vector<ConnectionId> busy_;     ///< see kBusyConnectionsMost
     std::vector<ConnectionId> unused_;   ///< their input was not used up for lack of room
     std::vector<ConnectionId> ended_;
     std::deque<Completion> delivery_;  ///< on the way to the caller
     size_t room_ = 0;                  ///< of the caller's array
     uint32_t polls_until_watch_ = 0;   ///< while there is no connection
+    uint32_t busy_polls_ = 0;          ///< since all sockets were asked
     uint32_t deadlines_ = 0;           ///< connections that have one
     bool hurry_ = false;               ///< the endpoint is being destroyed
     EndpointCounters counters_;

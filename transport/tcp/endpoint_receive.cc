@@ -47,6 +47,7 @@ void TcpEndpoint::receive(TcpConnection& c) {
         if (is_over && c.state != State::kEnded) take_end(c);
         if (got != Socket::Got::kSome) return;
         received += count;
+        if (!std::exchange(c.is_busy, true)) busy_.push_back(c.id);
         use_input(c);
         if (count < wanted) return;
     }
@@ -62,7 +63,9 @@ Socket::Got TcpEndpoint::receive_some(TcpConnection& c, size_t& count, size_t& w
         direct = c.incoming->bytes_left;
         to[parts++] = {c.incoming->at, direct};
     }
-    if (const std::span<std::byte> room = c.input->room(direct); !room.empty()) {
+    if (std::span<std::byte> room = c.input->room(direct); !room.empty()) {
+        if (direct >= kDirectBytesMany)
+            room = room.first(std::min(room.size(), kInputBytesBehindMany));
         to[parts++] = {room.data(), room.size()};
     }
     if (parts == 0) return Socket::Got::kNothing;  // until the caller gives messages back
