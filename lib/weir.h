@@ -18,10 +18,11 @@
 ///     return table.push(keys, values).wait();
 /// }
 ///
-/// int main() {  // alone, or the same on every rank of a launcher: the first serves, the others train
+/// int main() {  // of every rank
 ///     auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1});
 ///     weir::Status done = job ? (*job)->run_workers(train) : weir::Status(job.error());
-///     if (done) done = (*job)->serve();
+///     const weir::Status served = job ? (*job)->serve() : weir::Status();  // until all have ended
+///     if (done) done = served;
 ///     if (!done) std::fprintf(stderr, "trainer: %s\n", done.error().message().c_str());
 ///     return done ? 0 : 1;
 /// }
