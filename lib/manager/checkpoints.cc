@@ -417,8 +417,9 @@ void Checkpoints::remove_old_ones() {
     if (goes_on_here() && options_.keeps_newer)
         keep.others = {*options_.resumed_from + 1, *first_number_ - 1};
     if (!unread_.empty() && goes_on_here()) keep.needed = options_.resumed_from;
-    disk_->start([folder = options_.folder, keep](Disk& disk) {
-        remove_old(disk, folder, keep);
+    disk_->start([folder = options_.folder, keep, may_write = options_.may_write](Disk& disk) {
+        const Status may = may_write ? may_write() : Status();
+        if (may) remove_old(disk, folder, keep);  // else the folder is another job's now
         return DiskAnswer();
     });
 }
