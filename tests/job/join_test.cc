@@ -24,16 +24,10 @@
 #include "lib/base/random.h"
 #include "lib/bootstrap/rendezvous/socket.h"
 #include "lib/weir.h"
+#include "transport/net/reserved_port.h"
 
 namespace weir {
 namespace {
-
-/// A port that was free a moment ago.
-std::string free_address() {
-    const auto listener = boot::tcp_listen({"127.0.0.1", 0});
-    REQUIRE(listener);
-    return fmt::format("127.0.0.1:{}", boot::tcp_port(listener->front()));
-}
 
 /// A secret file that is removed.
 class SecretFile {
@@ -83,7 +77,8 @@ struct OpenJob {
         return Job::join(options, config_with(variables));
     }
 
-    std::string at = free_address();
+    Result<transport::ReservedPort> port = transport::ReservedPort::make();
+    std::string at = fmt::format("127.0.0.1:{}", port.value().number());
     std::unique_ptr<Job> job;
 };
 

@@ -14,10 +14,10 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
-#include "lib/bootstrap/rendezvous/socket.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
 #include "tests/log_lines.h"
+#include "transport/net/reserved_port.h"
 
 namespace weir::test {
 namespace {
@@ -32,12 +32,9 @@ std::string says_there(uint32_t rank) {
 /// Runs `run(rank, job)` for each rank, in threads.
 template <class Run>
 void run_ranks(const JobOptions& options, uint32_t size, Run&& run) {
-    std::string at;
-    {
-        const auto listener = boot::tcp_listen({"127.0.0.1", 0});  // its port was free a moment ago
-        REQUIRE(listener);
-        at = fmt::format("127.0.0.1:{}", boot::tcp_port(*listener));
-    }
+    const auto port = transport::ReservedPort::make();
+    REQUIRE(port);
+    const std::string at = fmt::format("127.0.0.1:{}", port->number());
     std::vector<std::thread> ranks;
     for (uint32_t rank = 0; rank < size; ++rank) {
         ranks.emplace_back([&, rank] {
