@@ -98,7 +98,7 @@ class Speed(unittest.TestCase):
 
     def built(self, **measured):
         """What is measured as in this, and else as is promised; --built looks at it."""
-        is_measured = {"plan_ms": 120.5, "clock_ns": 3.61, "move_sparse": 0.9, "copied": 0.5, "tcp": 0.7, "median_ms": 17.1, "max_ms": 41, "beside": 0.6, "p99": 1.9, "loss": 1.9, **measured}
+        is_measured = {"plan_ms": 120.5, "clock_ns": 3.61, "move_sparse": 0.9, "copied": 0.5, "tcp": 0.7, "mixed": 0.95, "median_ms": 17.1, "max_ms": 41, "beside": 0.6, "p99": 1.9, "loss": 1.9, **measured}
         moves = [("move_dense/16000000", 0.91), ("move_sparse/1000000", is_measured["move_sparse"]), ("copy_dense/16000000", 0.91), ("copy_sparse/1000000", 0.4),
                  ("copy_dense_beside_pushes/16000000", 0.8), ("copy_sparse_beside_pushes/1000000", 0.35)]
         copied = [("copied_push_dense/keys:1", is_measured["copied"]), ("copied_push_dense/keys:262144", 0.45), ("copied_push_sparse/keys:100000", 0.48)]
@@ -116,7 +116,10 @@ class Speed(unittest.TestCase):
         p99 = [{"push": push, "p99_ratio": is_measured["p99"]} for push in ("1 key", "1,000 keys", "4 KiB", "256 KiB")]
         elastic = [{"push": push, "when": when, "p99_ratio": is_measured["loss"] if when == "loss" else 1.9}
                    for push in ("1 key", "list", "4 KiB", "256 KiB", "iteration") for when in ("usual", "join", "leave", "loss")]
-        for name, result in (("tcppush", {"rows": [{"size_bytes": 1 << 20, "ratio": 0.9}]}), ("tcplatency", {"rows": [{"size_bytes": 4, "ratio": is_measured["tcp"]}]}),
+        mixed = [(4096, 1.0), (262144, is_measured["mixed"]), (4 << 20, 1.0)]
+        for name, result in (*((name, {"rows": [{"size_bytes": size, "ratio": 0.9} for size in (4096, 1 << 20)]}) for name in ("tcppush", "tcppull")),
+                             ("shmmixed", {"rows": [{"size_bytes": size, "ratio": 1.0} for size, _ in mixed]}),
+                             ("tcpmixed", {"rows": [{"size_bytes": size, "ratio": ratio} for size, ratio in mixed]}), ("tcplatency", {"rows": [{"size_bytes": 4, "ratio": is_measured["tcp"]}]}),
                              ("failover", {"median_ms": is_measured["median_ms"], "max_ms": is_measured["max_ms"]}), ("elastic", {"rows": elastic}),
                              ("checkpoint", {"alone_share": 0.55, "beside_share": is_measured["beside"], "rows": p99})):
             (self.folder / f"{name}.json").write_text(json.dumps(result))
@@ -130,7 +133,7 @@ class Speed(unittest.TestCase):
         self.assertNotIn("slow ", told)
         self.assertIn("kept     a plan for 1,000 servers of 8 shards: 0.12 s, promised 1\n", told)
         self.assertIn("kept     until a killed server is replaced, longest of ten: 41 ms, promised 500\n", told)
-        self.assertEqual(told.count("kept     "), 46, told)
+        self.assertEqual(told.count("kept     "), 55, told)
         self.assertIn("0 promises are not kept here\n", told)
 
     def test_a_promise_that_is_not_kept_is_named_and_no_error(self):
@@ -140,6 +143,7 @@ class Speed(unittest.TestCase):
                                ({"move_sparse": 0.42}, "moving a sparse segment: 0.42 of the limit, promised 0.5"),
                                ({"copied": 0.31}, "a push of one key with a copy: 0.31 of the limit, promised 0.45"),
                                ({"tcp": 0.6}, "a push of one key over TCP: 0.6 of the limit, promised 0.667"),
+                               ({"mixed": 0.8}, "256 KiB pushes and pulls at once over tcp: 0.8 of the limit, promised 0.9"),
                                ({"median_ms": 20.1}, "until a killed server is replaced, median of ten: 20.1 ms, promised 20"),
                                ({"beside": 0.34}, "writing a checkpoint beside pushes: 0.34 of the limit, promised 0.5")):
             with self.subTest(told):
