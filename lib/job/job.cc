@@ -160,6 +160,7 @@ private:
 Status Job::Part::begin() {
     open_standard_streams();
     config_.warn_of_unknown();
+    WEIR_TRY(reserve_open_files(0, kSpareFiles));  // rank 0 has a connection of each rank soon
     return config_.check();
 }
 
@@ -288,7 +289,6 @@ Status Job::Part::plan(Bootstrap& bootstrap, uint64_t deadline_ns) {
 
 Status Job::Part::join(const JoinOptions& how) {
     WEIR_TRY(begin());
-    WEIR_TRY(reserve_open_files(0, kSpareFiles));
     if (how.shards == 0 && how.workers == 0)
         return Error(Errc::kInvalidArgument, "a process joins a job with shards, workers or both");
     WEIR_ASSIGN(const Contact contact, find_contact(how.contact, config_, clock_));

@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/log.h"
 #include "lib/store/schema_codec.h"
 
 namespace weir {
@@ -29,10 +30,28 @@ JobTables::Entry* JobTables::find(std::string_view name) {
     return at == tables_.end() ? nullptr : &*at;
 }
 
+/// The rule of a table of the checkpoint is that of the program which goes on with it: its author may have
+/// mended it since. All servers are to have this one.
+void JobTables::take_rule(Entry& entry, const TableMessage& wanted) {
+    std::optional<TableSchema> known = decode_schema(entry.message.schema);
+    const std::optional<TableSchema> asked = decode_schema(wanted.schema);
+    if (!known || !asked || known->rule != asked->rule) return;  // the worker compares the schemas
+    if (known->rule_version != asked->rule_version)
+        log(LogLevel::kWarning,
+            "table '{}' was written with version {} of its rule '{}', and goes on with version {}",
+            known->name, known->rule_version, known->rule, asked->rule_version);
+    known->rule_version = asked->rule_version;
+    known->rule_hash = asked->rule_hash;
+    entry.message.schema = encode_schema(*known);
+}
+
 std::optional<uint32_t> JobTables::create(const Asker& asker, TableMessage message,
                                           const JobShards& shards) {
     // If it is there, the worker compares the schemas.
-    if (Entry* const entry = find(message.name)) return want(*entry, asker, shards);
+    if (Entry* const entry = find(message.name)) {
+        if (entry->is_unread) take_rule(*entry, message);
+        return want(*entry, asker, shards);
+    }
     if (tables_.size() >= TableMessage::kTablesMax) {
         answer(
             outbox_, asker, Errc::kBusy,

@@ -173,6 +173,7 @@ private:
     };
 
     [[nodiscard]] Entry* find(std::string_view name);
+    static void take_rule(Entry& entry, const TableMessage& wanted);
     std::optional<uint32_t> want(Entry& entry, const Asker& asker, const JobShards& shards);
     void make(Entry& entry, const JobShards& shards);
     void fill(Entry& entry);

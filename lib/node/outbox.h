@@ -41,6 +41,12 @@ public:
     /// Drops the frames that wait for a connection that is closed.
     void forget(transport::ConnectionId connection);
 
+    /// Of the frames that wait for the connection.
+    [[nodiscard]] size_t waiting_bytes(transport::ConnectionId connection) const {
+        const auto found = queues_.find(connection);
+        return found == queues_.end() ? 0 : found->second.bytes;
+    }
+
     [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }
 
 private:

@@ -14,11 +14,21 @@
 
 namespace weir {
 
+namespace {
+
+/// Limit of the replies that wait for one connection before pulls of values in replies are to come
+/// again: much less than what Outbox allows before it closes the connection.
+constexpr size_t kRepliesBytesMax = size_t{8} << 20;
+
+}  // namespace
+
 void Shard::pull(ShardTable& table, const ShardRequest& request) {
     const wire::FrameHeader& h = request.header;
     const size_t bytes = h.count * table.rows->pulled_row_bytes();
     const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
+        if (bytes > 0 && outbox_.waiting_bytes(request.connection) >= kRepliesBytesMax)
+            return reply(request.connection, h.request, Errc::kBusy);
         const Result<std::span<const std::byte>> found = values_of(table, request, bytes);
         const std::span<const std::byte> values = found ? *found : std::span<const std::byte>();
         counters_.bytes_copied += values.size();  // into the message

@@ -374,7 +374,9 @@ ClientCore::Outcome ClientCore::send(Peer& peer, Request& request, Body& body) {
                 call->note_error(gone(peer, request));
             return Outcome::kFailed;
     }
-    may_wait_ = may_wait_.value_or(true) && peer.flush_is_a_call;
+    // Other workers wait for a part of an iteration, and this one may do something else than poll.
+    const bool is_part = (header.flags & wire::kAggregate) != 0;
+    may_wait_ = may_wait_.value_or(true) && peer.flush_is_a_call && !is_part;
     request.state = Request::State::kSent;
     request.was_sent = true;
     if (order != nullptr) request.send_number = order->sent(request.place);

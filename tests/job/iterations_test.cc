@@ -49,6 +49,35 @@ TEST_SUITE("iterations") {
         CHECK(job->serve());
     }
 
+    TEST_CASE("parts leave at once, also those of a worker that does something else than poll") {
+        const Config over_tcp(
+            Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}, {"WEIR_TRANSPORT", "tcp"}}));
+        auto job = Job::start({.servers = 1, .shards_per_server = 1, .workers = 2}, over_tcp);
+        REQUIRE(job.has_value());
+        std::atomic<bool> was_seen = false;
+        const Status outcome = (*job)->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto first, client.create_table<double>("first", {}));
+            WEIR_ASSIGN(auto second, client.create_table<double>("second", {}));
+            const std::vector<uint64_t> keys{1, 2, 3};
+            const std::vector<double> ones(keys.size(), 1);
+            std::vector<double> seen(keys.size());
+            WEIR_TRY(client.barrier());
+            Task one = first.push(keys, ones, {.iteration = 1});
+            Task other = second.push(keys, ones, {.iteration = 1});
+            if (client.worker() == 0) {
+                const Status pulled = second.pull(keys, seen, {.iteration = 1}).wait();
+                was_seen = true;  // whatever came of it: the other one waits for this
+                WEIR_TRY(pulled);
+            }
+            while (!was_seen)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            WEIR_TRY(one.wait());
+            return other.wait();
+        });
+        CHECK_MESSAGE(outcome.has_value(), (outcome ? "" : outcome.error().message()));
+        CHECK((*job)->serve());
+    }
+
     TEST_CASE("iterations: no worker is further ahead than its model allows, and all end") {
         constexpr uint64_t kCount = 60;
         const auto run = [&](Consistency model) {

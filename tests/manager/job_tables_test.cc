@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/schema_codec.h"
 #include "tests/node/fake_endpoint.h"
 #include "tests/table_schemas.h"
 
@@ -29,9 +30,9 @@ struct Tables {
     }
 
     /// A worker asks for a table. Returns its connection.
-    transport::ConnectionId ask(const std::string& name) {
+    transport::ConnectionId ask(const std::string& name, const std::string& schema = "schema") {
         const Asker asker{endpoint.accept(), 7, 0};
-        made = tables.create(asker, {0, name, "schema", 0, 0}, shards);
+        made = tables.create(asker, {0, name, schema, 0, 0}, shards);
         return asker.connection;
     }
 
@@ -89,7 +90,18 @@ struct Tables {
         checkpoint::Manifest manifest;
         manifest.number = 3;
         manifest.tables = {testing::sparse_table("old")};
+        manifest.tables[0].rule_version = 1;
+        manifest.tables[0].rule_hash = 11;
         tables.resume(manifest, "folder");
+    }
+
+    /// Of the table as a shard gets it.
+    [[nodiscard]] TableSchema sent_schema(uint32_t shard) {
+        const auto message = TableMessage::decode(last(shards.live[shard].connection).values);
+        REQUIRE(message.has_value());
+        const auto schema = decode_schema(message->schema);
+        REQUIRE(schema.has_value());
+        return *schema;
     }
 
     testing::FakeEndpoint endpoint;
@@ -190,6 +202,26 @@ TEST_SUITE("job tables") {
             job.report_filled(shard, 0, Errc::kOk);
         CHECK(job.last(again).header.status == Errc::kOk);
         CHECK(job.dropped(job.shards.live[0].connection).size() == 1);
+    }
+
+    TEST_CASE(
+        "a table of the checkpoint goes on with the rule of who wants it, if it has the same "
+        "name") {
+        for (const bool has_same_name : {true, false}) {
+            Tables job;
+            job.resume();
+            TableSchema wanted = testing::sparse_table("old");
+            wanted.rule_version = 2;
+            wanted.rule_hash = 22;
+            if (!has_same_name) wanted.rule = "sgd";
+            job.ask("old", encode_schema(wanted));
+            for (const uint32_t shard : {0, 1}) {
+                const TableSchema sent = job.sent_schema(shard);
+                CHECK(sent.rule == "add");
+                CHECK(sent.rule_version == (has_same_name ? 2 : 1));
+                CHECK(sent.rule_hash == (has_same_name ? 22 : 11));
+            }
+        }
     }
 
     TEST_CASE("a table of the checkpoint that cannot be read is dropped and refused for good") {

@@ -87,6 +87,7 @@ class Remembered(unittest.TestCase):
             self.assertEqual(workshop.whole_path(Path(folder), "tools/weir"), f"{folder}/tools/weir")
             self.assertEqual(workshop.whole_path(Path(folder), "tools"), "tools")
             self.assertEqual(workshop.whole_path(Path(folder), "/bin/sh"), "/bin/sh")
+            self.assertEqual(workshop.whole_path(Path(folder) / "tools", "../tools/weir"), f"{folder}/tools/weir")
 
 
 class Planted(unittest.TestCase):

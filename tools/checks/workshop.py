@@ -90,7 +90,7 @@ def of_suites(folder, suites, names=()):
 
 def whole_path(folder, word):
     """A word of a test's command. Meson gives the programs that a script gets as arguments as paths from the build folder."""
-    return str(folder / word) if "/" in word and (folder / word).is_file() else word
+    return os.path.normpath(folder / word) if "/" in word and (folder / word).is_file() else word
 
 
 def programs_of(folder, build):

@@ -117,8 +117,11 @@ Result<std::vector<Descriptor>> tcp_listen(const HostPort& at) {
         return listeners;
     }
     Status first;
-    for (const SocketAddress& address : addresses) {
-        Result<Descriptor> listener = transport::listen_on(address);
+    for (auto at_address = addresses.begin(); at_address != addresses.end(); ++at_address) {
+        const auto is_same = [&](const SocketAddress& a) { return a.same_host(*at_address); };
+        if (std::any_of(addresses.begin(), at_address, is_same))
+            continue;  // a name may have it twice
+        Result<Descriptor> listener = transport::listen_on(*at_address);
         if (listener) {
             listeners.push_back(*std::move(listener));
         } else if (listener.code() == Errc::kAlreadyExists) {
