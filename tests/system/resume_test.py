@@ -382,7 +382,10 @@ class Resume(testing.Folder, unittest.TestCase):
             self.assertIn(f"remove {self.checkpoints}/{newest}, and prune again", pruned.err)
             os.kill(ranks.pid(0), signal.SIGUSR1)
             self.assertTrue(ranks.until(lambda: "checkpoint 6 is in" in ranks.err(0)), ranks.everything())
-        self.assertEqual(self.names(".manifest"), ["000004.manifest", "000005.manifest", "000006.manifest"])
+            # Old ones go when all managers have agreed that there is this one.
+            kept = ["000004.manifest", "000005.manifest", "000006.manifest"]
+            self.assertTrue(ranks.until(lambda: self.names(".manifest") == kept), (self.names(".manifest"), ranks.everything()))
+        self.assertEqual(self.names(".manifest"), kept)
         self.assertEqual(self.weir("checkpoint", "verify", self.checkpoints).code, 0)
 
     def mount_small(self, size):
