@@ -68,6 +68,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
         std::string known;
         for (const CLI::App* const command : at->get_subcommands(nullptr)) {
             if (command->get_name() == name) next = command;
+            if (command->get_group().empty()) continue;  // hidden
             known += (known.empty() ? "" : ", ") + command->get_name();
         }
         if (known.empty()) return "";
