@@ -43,7 +43,8 @@ Status RowStore::reserve_only(size_t row_count) {
 /// Twice as many rows as there are, or what is needed now if that is more, or memory is short.
 bool RowStore::grow_small(size_t row_count) {
     const size_t first = std::max<size_t>(1, kSmallBytesMin / initial_.size());
-    const size_t doubled = std::min<size_t>(std::max(2 * capacity(), first), rows_per_granule());
+    const size_t last = std::max<size_t>(rows_per_granule(), kSmallBytesMax / initial_.size());
+    const size_t doubled = std::min(std::max(2 * capacity(), first), last);
     return (doubled > row_count && grow_small_to(doubled)) || grow_small_to(row_count);
 }
 
@@ -60,7 +61,7 @@ bool RowStore::grow_small_to(size_t row_count) {
     clear();
     add_extent({0, static_cast<uint32_t>(rows)}, std::move(block));
     if (!before.empty()) std::memcpy(flat_, before[0].first, had * initial_.size());
-    small_rows_ = rows < granule_rows ? static_cast<uint32_t>(rows) : 0;
+    small_rows_ = rows * initial_.size() < kSmallBytesMax ? static_cast<uint32_t>(rows) : 0;
     return true;
 }
 

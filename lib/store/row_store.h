@@ -38,15 +38,16 @@ struct RowView {
 /// Grows by extents, each as large as all before it together, but at most 16 MiB, so that no push
 /// waits long for one; larger if one reserve() needs more. An extent is one allocation. A table of
 /// pointers cuts it into granules of at most 64 KiB (or one row), so that a row is found with two
-/// loads, wherever its extent lies. As long as all rows fit into one granule, they have one small
-/// extent: a job may have thousands of tables of a few keys. A larger one takes its place, and
-/// the rows move there.
+/// loads, wherever its extent lies. As long as all rows take less than a huge page, they have one
+/// small extent: a job may have thousands of tables of a few keys. A larger one takes its place,
+/// and the rows move there, so that they lie side by side and, in the end, in huge pages.
 ///
 /// Thread: owning shard
 class RowStore {
 public:
     static constexpr size_t kGranuleBytes = size_t{64} << 10;
     static constexpr size_t kSmallBytesMin = 512;
+    static constexpr size_t kSmallBytesMax = size_t{2} << 20;  // a huge page
     static constexpr size_t kExtentBytesMax = size_t{16} << 20;
 
     /// `initial` is what a fresh row holds; its size is the row's size.
@@ -58,7 +59,7 @@ public:
     /// The same without room for more, in one allocation: for a store that grows seldom.
     [[nodiscard]] Status reserve_only(size_t row_count);
 
-    /// Whether there is room for a part of a granule at most: then the next reserve() may move the rows.
+    /// Whether all rows that have room are in one small extent: then the next reserve() may move them.
     [[nodiscard]] bool is_small() const noexcept { return granules_.empty() || small_rows_ != 0; }
 
     /// Makes room for `row_count` rows that lie side by side. No row of their granules may have
@@ -137,7 +138,7 @@ private:
     uint32_t shift_;
     std::vector<Extent> extents_;
     std::vector<std::byte*> granules_;
-    uint32_t small_rows_ = 0;    // that have room in the only granule; 0: all that it has
+    uint32_t small_rows_ = 0;    // that have room in the only extent, if that is small
     std::byte* flat_ = nullptr;  // row 0, if all rows lie side by side with it
     size_t bytes_ = 0;
 };

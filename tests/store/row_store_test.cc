@@ -17,23 +17,27 @@ TEST_SUITE("row_store") {
     using namespace weir;
 
     TEST_CASE(
-        "while its rows fit into a granule a store grows in small steps, and keeps what is there") {
+        "while its rows fit into a huge page a store grows in small steps, and keeps what is "
+        "there") {
         for (const size_t bytes : {size_t{4}, size_t{100}, size_t{3000}}) {
             CAPTURE(bytes);
             std::vector<std::byte> initial(bytes, std::byte{7});
             HeapMemory memory;
             RowStore store(memory, initial);
             bool right = true;
-            for (uint32_t row = 0; row * bytes < RowStore::kGranuleBytes; ++row) {
+            for (uint32_t row = 0; row * bytes < RowStore::kSmallBytesMax; ++row) {
                 REQUIRE(store.reserve(row + 1));
-                right &= memory.bytes_in_use() <=
-                         std::max<size_t>(RowStore::kSmallBytesMin, 2 * (row + 1) * bytes);
+                right &=
+                    memory.bytes_in_use() <=
+                    std::max<size_t>(RowStore::kSmallBytesMin, 2 * (row + 1) * bytes) +
+                        (row * bytes < RowStore::kGranuleBytes / 4 ? 0 : RowStore::kGranuleBytes);
+                right &= store.view().flat == store.view().at(0);
                 right &= std::memcmp(store.view().at(row), initial.data(), bytes) == 0;
                 std::memcpy(store.view().at(row), &row, sizeof row);
             }
             const auto rows = static_cast<uint32_t>(store.capacity());
             REQUIRE(store.reserve(5 * rows + 1));
-            for (uint32_t row = 0; row * bytes < RowStore::kGranuleBytes; ++row)
+            for (uint32_t row = 0; row * bytes < RowStore::kSmallBytesMax; ++row)
                 right &= std::memcmp(store.view().at(row), &row, sizeof row) == 0;
             right &= std::memcmp(store.view().at(5 * rows), initial.data(), bytes) == 0;
             CHECK(right);
@@ -52,8 +56,8 @@ TEST_SUITE("row_store") {
             HeapMemory memory;
             RowStore store(memory, initial);
             std::vector<std::byte*> places;
-            for (size_t rows = store.rows_per_granule(); rows * bytes < size_t{20} << 20;
-                 rows = rows * 3 + 1) {
+            for (size_t rows = RowStore::kSmallBytesMax / bytes + 1;
+                 rows * bytes < size_t{20} << 20; rows = rows * 3 + 1) {
                 REQUIRE(store.reserve(rows));
                 for (size_t row = places.size(); row < rows; ++row)
                     places.push_back(store.view().at(static_cast<uint32_t>(row)));
