@@ -32,14 +32,14 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       memory_(memory),
       rules_(rules),
       outbox_(*endpoint_),
-      fetcher_(*endpoint_, memory_, options_.fetch_bytes_max),
+      fetcher_(*endpoint_, requests_, memory_, options_.fetch_bytes_max),
       lists_(memory_, options_.list_cache_bytes),
       pass_(options_.secret_seed ? mix64(*options_.secret_seed) : secret_seed()),
       to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
       touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
       streams_(*endpoint_, clock_, holdings_, tables_, options_.lending, refusals_),
-      writes_(*endpoint_),
+      writes_(*endpoint_, requests_),
       row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
     memory_.add(lists_);
@@ -196,7 +196,8 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
                                 (frame.header.flags & wire::kAggregate) == 0 &&
                                 frame.header.table < tables_.size();
         if (is_counted) frame.number = session->order(frame.header.table).arrived(frame.header);
-        return admit(*session, frame);
+        Request request = request_of(connection, frame);
+        return admit(*session, request);
     }
     if (kind == Kind::kHello) return another_hello(*session, frame);
     if (kind == Kind::kScan) return scan(*session, frame);
@@ -309,9 +310,9 @@ void Shard::closed(ConnectionId connection, bool memory_in_doubt) {
         if (Session* const session = sessions_.find(connection)) forget_pushes(*session);
         const std::optional<uint32_t> worker = sessions_.close(connection);
         for (const auto& table : tables_) {
-            if (table != nullptr) table->deferred.forget(connection);
+            if (table != nullptr) forget(table->deferred, connection);
         }
-        early_.forget(connection);
+        forget(early_, connection);
         writes_.forget(connection);
         take_ended_writes();
         // A connection may break between processes that live: the manager says who is dead.

@@ -5,7 +5,7 @@
 ///
 /// The way of a push, from file to file:
 ///   shard.cc         receive(): which kind of message, from whom (Sessions)
-///   shard_admit.cc   admit(): is it valid, is it its turn; if not, DeferredRequests keep it
+///   shard_admit.cc   admit(): is it valid, is it its turn; if not, keep() it (KeptRequests)
 ///   shard_fetch.cc   start(): its keys and values are in the message, or mapped, or read by the
 ///                    Fetcher, which ends in fetched()
 ///   shard_order.cc   execute(): in order (PushOrder), unless it was executed before
@@ -44,7 +44,6 @@
 #include "lib/server/replication/follower.h"
 #include "lib/server/replication/held_answers.h"
 #include "lib/server/replication/streams.h"
-#include "lib/server/requests/deferred_requests.h"
 #include "lib/server/requests/fetcher.h"
 #include "lib/server/requests/pull_writes.h"
 #include "lib/server/requests/request.h"
@@ -214,18 +213,18 @@ private:
     }
 
     [[nodiscard]] OfEpoch judge_other_epoch(uint32_t epoch) const noexcept;
-    void admit(Session& session, const wire::Frame& frame);
-    [[nodiscard]] Errc check(const ShardTable& table, const wire::Frame& frame) const;
-    void admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status);
+    void admit(Session& session, Request& request);
+    [[nodiscard]] Errc check(const ShardTable& table, const Request& request) const;
+    void admit_part(Session& session, ShardTable& table, Request& request, Errc status);
     [[nodiscard]] IterationProgress::Verdict judge_part(const Session& session, ShardTable& table,
-                                                        const wire::FrameHeader& part,
-                                                        std::optional<uint64_t> first);
-    [[nodiscard]] bool may_wait(Session& session, const wire::Frame& frame);
-    [[nodiscard]] bool may_be_deferred(Session& session, const wire::Frame& frame);
-    [[nodiscard]] bool note_wait(const Session& session, const wire::Frame& frame, bool has_room);
-    void defer(Session& session, ShardTable& table, const wire::Frame& frame);
+                                                        const Request& request);
+    [[nodiscard]] KeptRequest* keep(Session& session, const Request& request, Wait why);
+    void defer(Session& session, const Request& request, Wait why, RequestQueue& queue);
+    void end_unless_waiting(KeptRequest& request);
+    void end(KeptRequest& request);
+    void forget(RequestQueue& queue, ConnectionId connection);
     size_t retry_waiting();
-    size_t admit_again(const std::deque<DeferredRequests::Deferred>& requests);
+    size_t admit_again(RequestQueue& queue);
 
     // shard_streams.cc: segments that move
     void look_at_moves() noexcept;
@@ -243,8 +242,8 @@ private:
     [[nodiscard]] bool is_named_for(uint32_t primary, PositionRange range) const;
     [[nodiscard]] bool take_roles(const View& view, bool is_first);
     void follow_view();
-    [[nodiscard]] Errc judge_push(const ShardTable& table, const ShardRequest& request) const;
-    [[nodiscard]] bool serves(const ShardTable& table, const ShardRequest& request) const;
+    [[nodiscard]] Errc judge_push(const ShardTable& table, const Request& request) const;
+    [[nodiscard]] bool serves(const ShardTable& table, const Request& request) const;
 
     // shard_checkpoint.cc: checkpoints, and tables that are read from one
     /// Reads a table, sends its rows to the copies, and reports that: one reads at a time, in order.
@@ -270,44 +269,44 @@ private:
     void watch_iterations(ShardTable& table);
 
     // shard_fetch.cc: where are its keys and values
-    void start(Session& session, const wire::Frame& frame);
-    void count_mapped(const wire::Frame& frame);
+    void start(Session& session, Request& request);
+    void count_mapped(const Request& request);
 
-    [[nodiscard]] bool find_bytes(const wire::Frame& frame, ShardRequest& request) {
+    [[nodiscard]] bool find_bytes(Request& request) {
         constexpr uint8_t kRemote = wire::kKeysRemote | wire::kValuesRemote;
-        if ((frame.header.flags & kRemote) != 0 && !map_bytes(frame, request)) return false;
+        const bool is_remote = (request.header.flags & kRemote) != 0 && !request.has_been_read;
+        if (is_remote && !map_bytes(request)) return false;
         if (is_moving_) [[unlikely]]
             keep_keys(request);
         return true;
     }
 
-    void keep_keys(ShardRequest& request);
+    void keep_keys(Request& request);
 
-    [[nodiscard]] bool map_bytes(const wire::Frame& frame, ShardRequest& request);
+    [[nodiscard]] bool map_bytes(Request& request);
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
                                  size_t alignment, transport::Access access);
     size_t take_fetched();
-    void fetched(const Fetched& fetched);
-    [[nodiscard]] bool may_still_run(const Session& session, const Fetched& fetched);
+    void fetched(Session& session, KeptRequest& request);
+    [[nodiscard]] bool may_still_run(const Session& session, const Request& request);
 
     // shard_order.cc: pushes take effect in order, and once
-    void admit_push(Session& session, ShardTable& table, const wire::Frame& frame);
+    void admit_push(Session& session, ShardTable& table, Request& request);
     [[nodiscard]] bool execute(const Session& session, ShardTable& table, PushOrder& order,
-                               const ShardRequest& request);
+                               const Request& request);
     [[nodiscard]] uint32_t first_segment(const ShardTable& table,
-                                         const ShardRequest& request) const noexcept;
-    [[nodiscard]] Errc change_in_time(ShardTable& table, RangeClock& clock,
-                                      const ShardRequest& request, uint32_t first, uint64_t time,
-                                      RowList& rows);
+                                         const Request& request) const noexcept;
+    [[nodiscard]] Errc change_in_time(ShardTable& table, RangeClock& clock, const Request& request,
+                                      uint32_t first, uint64_t time, RowList& rows);
     void run_queue(Session& session, ShardTable& table);
-    void fetched_push(Session& session, const Fetched& fetched);
+    void fetched_push(Session& session, ShardTable& table, KeptRequest& push);
     void forget_pushes(Session& session);
 
     // shard_push.cc: changes the table
-    void apply(const ShardRequest& request);
-    void push_part(ShardTable& table, const ShardRequest& request);
+    void apply(const Request& request);
+    void push_part(ShardTable& table, const Request& request);
     [[nodiscard]] bool fits_into_change(const ShardTable& table, uint64_t iteration);
-    void record_made_rows(ShardTable& table, const ShardRequest& request, size_t row_count);
+    void record_made_rows(ShardTable& table, const Request& request, size_t row_count);
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
     void end_part(ShardTable& table, const OpenIterations::Part& part,
@@ -325,13 +324,13 @@ private:
     void close_iterations(ShardTable& table, const ExecutedPush* all);
 
     // shard_pull.cc: sends values
-    void pull(ShardTable& table, const ShardRequest& request);
+    void pull(ShardTable& table, const Request& request);
     [[nodiscard]] Result<std::span<const std::byte>> values_of(ShardTable& table,
-                                                               const ShardRequest& request,
+                                                               const Request& request,
                                                                size_t bytes);
-    [[nodiscard]] Errc read_rows(ShardTable& table, const ShardRequest& request,
+    [[nodiscard]] Errc read_rows(ShardTable& table, const Request& request,
                                  std::span<std::byte> out);
-    void pull_by_write(ShardTable& table, const ShardRequest& request, size_t bytes);
+    void pull_by_write(ShardTable& table, const Request& request, size_t bytes);
     size_t post_waiting_writes();
     void take_ended_writes();
 
@@ -375,6 +374,7 @@ private:
     RepeatedLog refusals_{clock_};
     /// Of one poll(). A member, so that poll() does not initialise it each time.
     std::array<transport::Completion, 64> completions_;
+    KeptRequests requests_;  ///< that wait
     Fetcher fetcher_;
     KeyListCache lists_;
     uint64_t pass_;  ///< PassesMessage
@@ -397,7 +397,7 @@ private:
     TouchedLists touched_;
     uint64_t held_in_ = 0;       ///< the epoch of the question for which iterations are held
     uint64_t ended_tables_ = 0;  ///< those below this number take no parts any more
-    DeferredRequests early_;     ///< of a later epoch; they wait for its view
+    RequestQueue early_;         ///< of a later epoch; they wait for its view
     Sessions sessions_;
     ShardTables tables_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows

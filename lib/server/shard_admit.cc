@@ -3,30 +3,21 @@
 /// Before a push or pull takes effect: is its table known and its size right, and is it its turn.
 /// If it is (shard_fetch.cc goes on), it is not looked at again.
 
+#include <utility>
+
 #include "lib/server/shard.h"
 
 namespace weir {
 
 using wire::Kind;
 
-namespace {
-
-/// Of keys and values, in the message.
-size_t bytes_in(const wire::Frame& frame) noexcept {
-    return frame.keys.size() + frame.values.size();
-}
-
-}  // namespace
-
-void Shard::admit(Session& session, const wire::Frame& frame) {
-    const wire::FrameHeader& h = frame.header;
+void Shard::admit(Session& session, Request& request) {
+    const wire::FrameHeader& h = request.header;
     switch (judge_epoch(h.epoch)) {
         case OfEpoch::kServed: break;
         case OfEpoch::kStale:
             return reply(session.connection, h.request, Errc::kStaleEpoch, view_.epoch());
-        case OfEpoch::kEarly:
-            if (may_be_deferred(session, frame)) early_.add(session.connection, frame);
-            return;
+        case OfEpoch::kEarly: return defer(session, request, Wait::kView, early_);
     }
     // Its number was not given out yet, but it names a view that has come.
     if (!session.is_member) return refuse_worker(session.connection);
@@ -34,53 +25,51 @@ void Shard::admit(Session& session, const wire::Frame& frame) {
         return reply(session.connection, h.request, Errc::kNotFound);
     }
     ShardTable& table = *tables_[h.table];
-    const Errc wrong = check(table, frame);
+    const Errc wrong = check(table, request);
     if (wrong == Errc::kProtocol)
         return refuse(session.connection,
                       "a push or pull whose size of values does not match its keys");
-    if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, frame, wrong);
+    if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, request, wrong);
     if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
-    if (h.kind == Kind::kPush) return admit_push(session, table, frame);
+    if (h.kind == Kind::kPush) return admit_push(session, table, request);
     if (h.iteration > 0) {
         const IterationProgress& iterations = table.iterations.state();
         if (h.iteration > iterations.last_closed()) {
             // One that has failed but will be closed may not fail at a shard that takes over.
             const auto failure = iterations.hopeless(h.iteration, session.worker);
             if (failure) return reply_failed(session.connection, h.request, *failure);
-            return defer(session, table, frame);
+            return defer(session, request, Wait::kIteration, table.deferred);
         }
-        const auto failure =
-            failure_at(table, h.iteration, first_position(table, h, frame.keys, frame.ends));
+        const auto failure = failure_at(table, h.iteration, first_position(table, request));
         if (failure) return promise_failed(session.connection, h.request, *failure);
     }
-    start(session, frame);
+    start(session, request);
 }
 
 /// `status`: what check() found wrong with the part. The part may also say (part_status) that
 /// its worker cannot send it. In both cases its iteration fails, and waits for nothing more of the
 /// worker.
-void Shard::admit_part(Session& session, ShardTable& table, const wire::Frame& frame, Errc status) {
-    const wire::FrameHeader& h = frame.header;
+void Shard::admit_part(Session& session, ShardTable& table, Request& request, Errc status) {
+    const wire::FrameHeader& h = request.header;
     const IterationProgress& iterations = table.iterations.state();
-    switch (judge_part(session, table, h, first_position(table, h, frame.keys, frame.ends))) {
+    switch (judge_part(session, table, request)) {
         case IterationProgress::Verdict::kNow: break;
         case IterationProgress::Verdict::kLater:
             if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
                 return reply_failed(session.connection, h.request, *failure);
             }
-            return defer(session, table, frame);
+            return defer(session, request, Wait::kIteration, table.deferred);
         default: return;
     }
     if (h.part_status != Errc::kOk) status = Errc::kCancelled;
     if (status != Errc::kOk) return end_unused_part(table, session, h, status);
-    start(session, frame);
+    start(session, request);
 }
 
-/// Says what to do with a part of a member, and answers it unless that is kNow or kLater. `first`:
-/// the position of its first key, if that is known.
+/// Says what to do with a part of a member, and answers it unless that is kNow or kLater.
 IterationProgress::Verdict Shard::judge_part(const Session& session, ShardTable& table,
-                                             const wire::FrameHeader& part,
-                                             std::optional<uint64_t> first) {
+                                             const Request& request) {
+    const wire::FrameHeader& part = request.header;
     IterationProgress& iterations = table.iterations.state();
     const auto verdict = iterations.judge(part.iteration, session.worker, part.parts);
     switch (verdict) {
@@ -88,7 +77,8 @@ IterationProgress::Verdict Shard::judge_part(const Session& session, ShardTable&
         case IterationProgress::Verdict::kLater: break;
         case IterationProgress::Verdict::kPast:
             answer_closed(table,
-                          {session.connection, part.request, session.worker, part.time, first},
+                          {session.connection, part.request, session.worker, part.time,
+                           first_position(table, request)},
                           part.iteration);
             break;
         default: refuse_part(table, session, part, verdict);
@@ -105,8 +95,8 @@ Shard::OfEpoch Shard::judge_other_epoch(uint32_t epoch) const noexcept {
     return behind <= view_.epoch() - since_ ? OfEpoch::kServed : OfEpoch::kStale;
 }
 
-Errc Shard::check(const ShardTable& table, const wire::Frame& frame) const {
-    const wire::FrameHeader& h = frame.header;
+Errc Shard::check(const ShardTable& table, const Request& request) const {
+    const wire::FrameHeader& h = request.header;
     const TableSchema& schema = table.rows->schema();
     if (h.value_type != static_cast<uint8_t>(schema.value_type)) return Errc::kTypeMismatch;
     // decode() bounds the count, and the schema bounds the row size: nothing here overflows.
@@ -114,59 +104,91 @@ Errc Shard::check(const ShardTable& table, const wire::Frame& frame) const {
         h.kind == Kind::kPush ? table.rows->pushed_row_bytes() : table.rows->pulled_row_bytes();
     const uint64_t bytes = h.count * row_bytes;
     if ((h.flags & wire::kValuesRemote) != 0) {
-        return frame.values_at.length_bytes == bytes ? Errc::kOk : Errc::kProtocol;
+        return request.values_at.length_bytes == bytes ? Errc::kOk : Errc::kProtocol;
     }
-    if (h.kind == Kind::kPush) return frame.values.size() == bytes ? Errc::kOk : Errc::kProtocol;
+    if (h.kind == Kind::kPush) return request.values.size() == bytes ? Errc::kOk : Errc::kProtocol;
     const uint64_t room = endpoint_->capabilities().message_bytes_max - sizeof(wire::FrameHeader);
     return bytes <= room ? Errc::kOk : Errc::kProtocol;
 }
 
-/// Counts a request that has to wait, or answers that too many do.
-bool Shard::may_wait(Session& session, const wire::Frame& frame) {
-    return note_wait(session, frame, sessions_.add_waiting(session, bytes_in(frame)));
-}
-
-/// The same, of one that waits until a view comes or an iteration is closed.
-bool Shard::may_be_deferred(Session& session, const wire::Frame& frame) {
-    return note_wait(session, frame, sessions_.add_deferred(session, bytes_in(frame)));
-}
-
-bool Shard::note_wait(const Session& session, const wire::Frame& frame, bool has_room) {
-    if (has_room) {
-        counters_.bytes_copied += bytes_in(frame);
-    } else {
-        reply(session.connection, frame.header.request, Errc::kBusy);
+/// Keeps a request that cannot go on now, unless its worker has too many that wait: then it is answered.
+/// Who waits already, goes on waiting, whatever for.
+KeptRequest* Shard::keep(Session& session, const Request& request, Wait why) {
+    const bool is_deferred = why == Wait::kView || why == Wait::kIteration;
+    const size_t bytes = request.carried_bytes();
+    KeptRequest* kept = request.is_kept() ? &requests_[request.slot] : nullptr;
+    if (kept == nullptr) {
+        const bool has_room = is_deferred ? sessions_.add_deferred(session, bytes)
+                                          : sessions_.add_waiting(session, bytes);
+        if (!has_room) {
+            reply(session.connection, request.header.request, Errc::kBusy);
+            return nullptr;
+        }
+        counters_.bytes_copied += bytes;
+        kept = &requests_.keep(request);
+        kept->is_deferred = is_deferred;
+    } else if (kept->is_deferred && !is_deferred) {
+        Sessions::end_deferred(session, bytes);
+        kept->is_deferred = false;
     }
-    return has_room;
+    kept->wait = why;
+    return kept;
 }
 
-/// Keeps a request until an iteration is closed.
-void Shard::defer(Session& session, ShardTable& table, const wire::Frame& frame) {
-    if (may_be_deferred(session, frame)) table.deferred.add(session.connection, frame);
+void Shard::defer(Session& session, const Request& request, Wait why, RequestQueue& queue) {
+    if (const KeptRequest* const kept = keep(session, request, why)) queue.push_back(kept->slot);
+}
+
+/// A kept request was looked at: it waits again, or has been answered, or nobody waits for its answer. A push
+/// that was executed from its queue has been ended there.
+void Shard::end_unless_waiting(KeptRequest& request) {
+    if (!request.is_kept() || request.wait != Wait::kNothing) return;
+    if (Session* const session = sessions_.find(request.connection)) {
+        const size_t bytes = request.carried_bytes();
+        if (request.is_deferred) Sessions::end_deferred(*session, bytes);
+        Sessions::end_waiting(*session, bytes);
+    }
+    fetcher_.release(request);
+    requests_.end(request);
+}
+
+void Shard::end(KeptRequest& request) {
+    request.wait = Wait::kNothing;
+    end_unless_waiting(request);
+}
+
+/// Its connection is closed.
+void Shard::forget(RequestQueue& queue, ConnectionId connection) {
+    std::erase_if(queue, [&](uint32_t slot) {
+        if (requests_[slot].connection != connection) return false;
+        end(requests_[slot]);
+        return true;
+    });
 }
 
 size_t Shard::retry_waiting() {
     retry_ = false;
-    size_t done = admit_again(early_.take());
+    size_t done = admit_again(early_);
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
         if (table->pins.may_go_on() && table->pins.take_push()) {
             sessions_.for_each([&](Session& session) { run_queue(session, *table); });
             ++done;
         }
-        done += admit_again(table->deferred.take());
+        done += admit_again(table->deferred);
     }
     return done;
 }
 
-size_t Shard::admit_again(const std::deque<DeferredRequests::Deferred>& requests) {
-    for (const DeferredRequests::Deferred& deferred : requests) {
-        Session* const session = sessions_.find(deferred.connection);
-        if (session == nullptr) continue;
-        Sessions::end_deferred(*session, deferred.body.size());
-        admit(*session, deferred.frame);
+size_t Shard::admit_again(RequestQueue& queue) {
+    const RequestQueue all = std::exchange(queue, {});
+    for (const uint32_t slot : all) {
+        KeptRequest& request = requests_[slot];
+        request.wait = Wait::kNothing;
+        if (Session* const session = sessions_.find(request.connection)) admit(*session, request);
+        end_unless_waiting(request);
     }
-    return requests.size();
+    return all.size();
 }
 
 }  // namespace weir

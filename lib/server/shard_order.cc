@@ -5,6 +5,7 @@
 /// was executed before, on a connection that broke before the answer came.
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/key/key_list.h"
 #include "lib/server/shard.h"
@@ -13,7 +14,7 @@ namespace weir {
 
 namespace {
 
-ListId known_list(const ShardRequest& request) noexcept {
+ListId known_list(const Request& request) noexcept {
     const wire::FrameHeader& h = request.header;
     return {h.first, h.count, request.ends.first_key, request.ends.last_key};
 }
@@ -28,24 +29,21 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
 
 }  // namespace
 
-void Shard::admit_push(Session& session, ShardTable& table, const wire::Frame& frame) {
-    PushOrder& order = session.order(frame.header.table);
-    ShardRequest request = request_of(session.connection, frame);
-    const bool is_here = find_bytes(frame, request);
-    if (order.queue.empty() && is_here && execute(session, table, order, request)) {
-        return count_mapped(frame);
-    }
-    if (!may_wait(session, frame)) return;
-    QueuedPush& push = order.queue.emplace_back(session.connection, frame);
-    if (is_here) return;
-    push.state = QueuedPush::State::kFetching;
-    fetcher_.add(session.connection, frame);
+void Shard::admit_push(Session& session, ShardTable& table, Request& request) {
+    PushOrder& order = session.order(request.header.table);
+    const bool is_here = find_bytes(request);
+    if (order.queue.empty() && is_here && execute(session, table, order, request))
+        return count_mapped(request);
+    KeptRequest* const kept = keep(session, request, is_here ? Wait::kTurn : Wait::kBytes);
+    if (kept == nullptr) return;
+    order.queue.push_back(kept->slot);
+    if (!is_here) fetcher_.add(*kept);
 }
 
 /// Executes the push and answers it; or answers why it was not executed. False: its rows are
 /// pinned, or streams have no room for what it changes.
 bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
-                    const ShardRequest& request) {
+                    const Request& request) {
     const wire::FrameHeader& h = request.header;
     const auto answer = [&](Errc status) {
         promise(request.connection, h.request, status);
@@ -96,14 +94,14 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
 }
 
 /// The segment that has the push's first key; kNone if it has no keys, or this shard not that one.
-uint32_t Shard::first_segment(const ShardTable& table, const ShardRequest& request) const noexcept {
+uint32_t Shard::first_segment(const ShardTable& table, const Request& request) const noexcept {
     if (request.header.count == 0) return SegmentList::kNone;
     return holdings_.segments().find(table.positions.position(first_key_of(request)));
 }
 
 /// Changes the table, and sets the time of every segment in which the push has a key. After an
 /// error nothing is set. `first`: the segment of its first key. `rows`: as of change().
-Errc Shard::change_in_time(ShardTable& table, RangeClock& clock, const ShardRequest& request,
+Errc Shard::change_in_time(ShardTable& table, RangeClock& clock, const Request& request,
                            uint32_t first, uint64_t time, RowList& rows) {
     const wire::FrameHeader& h = request.header;
     const SegmentList& held = holdings_.segments();
@@ -135,73 +133,39 @@ Errc Shard::change_in_time(ShardTable& table, RangeClock& clock, const ShardRequ
 void Shard::run_queue(Session& session, ShardTable& table) {
     PushOrder& order = session.order(table.rows->schema().id);
     while (!order.queue.empty()) {
-        QueuedPush& head = order.queue.front();
-        if (head.state == QueuedPush::State::kFetching) return;
-        size_t waiting_bytes = 0;
-        bool is_over = true;
-        switch (head.state) {
-            case QueuedPush::State::kInMessage: {
-                const wire::Frame& frame = head.message.frame;
-                waiting_bytes = head.message.body.size();
-                ShardRequest request = request_of(session.connection, frame);
-                if (!find_bytes(frame, request)) {  // it was mapped when it came
-                    head.state = QueuedPush::State::kFetching;
-                    return fetcher_.add(session.connection, frame);
-                }
-                is_over = execute(session, table, order, request);
-                if (is_over) count_mapped(frame);
-                break;
-            }
-            case QueuedPush::State::kFetched:
-                is_over = execute(session, table, order, head.request);
-                if (is_over) fetcher_.release(head.ticket);
-                break;
-            default: reply(session.connection, head.message.frame.header.request, head.status);
+        KeptRequest& head = requests_[order.queue.front()];
+        if (head.wait != Wait::kTurn) return;
+        if (head.status != Errc::kOk) {
+            reply(session.connection, head.header.request, head.status);
+        } else if (!find_bytes(head)) {  // it was mapped when it came
+            head.wait = Wait::kBytes;
+            return fetcher_.add(head);
+        } else if (!execute(session, table, order, head)) {
+            return;
+        } else {
+            count_mapped(head);
         }
-        if (!is_over) return;
-        Sessions::end_waiting(session, waiting_bytes);
         order.queue.pop_front();
+        end(head);
     }
 }
 
 /// The keys and values of a push are here, or could not be read.
-void Shard::fetched_push(Session& session, const Fetched& fetched) {
-    ShardTable& table = *tables_[fetched.header.table];
-    PushOrder& order = session.order(fetched.header.table);
-    std::list<QueuedPush>& queue = order.queue;
-    const auto push = std::find_if(queue.begin(), queue.end(), [&](const QueuedPush& p) {
-        return p.message.frame.number == fetched.number;
-    });
-    if (push == queue.end()) return;
-    // The connection is about to close; the worker sends the push again on another one.
-    if (fetched.status == Errc::kPeerLost || fetched.status == Errc::kCancelled)
-        return Sessions::add_waiting_again(session);
-    const ShardRequest request{fetched.connection, fetched.header, fetched.keys, fetched.values,
-                               fetched.values_at,  fetched.ends,   nullptr,      fetched.room,
-                               fetched.number};
-    const bool is_first = push == queue.begin();
-    if (is_first && fetched.status == Errc::kOk && execute(session, table, order, request)) {
-        queue.pop_front();
-        return run_queue(session, table);
-    }
-    Sessions::add_waiting_again(session);
-    push->state = QueuedPush::State::kFailed;
-    push->status = fetched.status;
-    if (fetched.status == Errc::kOk) {
-        push->state = QueuedPush::State::kFetched;
-        push->request = request;
-        push->ticket = fetcher_.keep();
-    }
-    if (push->state == QueuedPush::State::kFailed) run_queue(session, table);
+void Shard::fetched_push(Session& session, ShardTable& table, KeptRequest& push) {
+    const RequestQueue& queue = session.order(push.header.table).queue;
+    if (std::ranges::find(queue, push.slot) == queue.end()) return;
+    const bool is_closing = push.status == Errc::kPeerLost || push.status == Errc::kCancelled;
+    push.wait = is_closing ? Wait::kClose : Wait::kTurn;
+    if (queue.front() == push.slot) run_queue(session, table);
 }
 
-/// A connection is closed: drops what waits from it. The worker sends it again on another one.
+/// A connection is closed: drops what waits from it. The worker sends it again on another one. What is being
+/// read ends when that does.
 void Shard::forget_pushes(Session& session) {
     for (PushOrder& order : session.orders) {
-        for (const QueuedPush& push : order.queue) {
-            if (push.state == QueuedPush::State::kFetched) fetcher_.release(push.ticket);
+        for (const uint32_t slot : std::exchange(order.queue, {})) {
+            if (requests_[slot].wait != Wait::kBytes) end(requests_[slot]);
         }
-        order.queue.clear();
     }
 }
 

@@ -22,7 +22,7 @@ constexpr size_t kRepliesBytesMax = size_t{8} << 20;
 
 }  // namespace
 
-void Shard::pull(ShardTable& table, const ShardRequest& request) {
+void Shard::pull(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
     const size_t bytes = h.count * table.rows->pulled_row_bytes();
     const uint64_t shown = table.iterations.state().last_closed();
@@ -46,7 +46,7 @@ void Shard::pull(ShardTable& table, const ShardRequest& request) {
 
 /// The values of a pull: where they lie, if they are a range's and lie side by side; else in the
 /// buffer for replies.
-Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const ShardRequest& request,
+Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Request& request,
                                                     size_t bytes) {
     const wire::FrameHeader& h = request.header;
     const KeyRange keys{h.first, h.first + h.count};
@@ -60,7 +60,7 @@ Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Sha
     return std::span<const std::byte>(reply_buffer_);
 }
 
-Errc Shard::read_rows(ShardTable& table, const ShardRequest& request, std::span<std::byte> out) {
+Errc Shard::read_rows(ShardTable& table, const Request& request, std::span<std::byte> out) {
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return Errc::kOk;
     if (is_moving_ && !serves(table, request)) return Errc::kOutOfRange;
@@ -71,37 +71,27 @@ Errc Shard::read_rows(ShardTable& table, const ShardRequest& request, std::span<
     return rows ? table.rows->pull(*rows, out).code() : rows.code();
 }
 
-void Shard::pull_by_write(ShardTable& table, const ShardRequest& request, size_t bytes) {
+void Shard::pull_by_write(ShardTable& table, const Request& request, size_t bytes) {
     const wire::FrameHeader& h = request.header;
     Session* const session = sessions_.find(request.connection);
     if (session == nullptr) return;
-    const wire::MemoryHandle& at = request.values_at;
-    PullWrite write;
-    write.connection = request.connection;
-    write.table = &table;
-    write.to = {at.address, at.length_bytes, at.key};
-    write.request = h.request;
-    write.names_iteration = h.iteration > 0;
-    write.shown = table.iterations.state().last_closed();
-    write.is_replied = write.names_iteration || write.shown > 0 || needs_lease_;
-    if (request.room.empty()) {
-        write.keys = {h.first, h.first + h.count};
-        if (is_moving_ && !serves(table, request))
-            return reply(request.connection, h.request, Errc::kOutOfRange);
-        const auto values = table.rows->values(write.keys);
-        if (!values) return reply(request.connection, h.request, values.code());
-        if (!sessions_.add_waiting(*session, 0))
-            return reply(request.connection, h.request, Errc::kBusy);
-    } else {
+    const uint64_t shown = table.iterations.state().last_closed();
+    Errc status = Errc::kOk;
+    if (!request.room.empty()) {
         WEIR_CHECK(request.room.size() == bytes);  // start() had the Fetcher reserve it
-        const Errc status = read_rows(table, request, request.room);
-        if (status != Errc::kOk) return reply(request.connection, h.request, status);
-        counters_.bytes_copied += bytes;
-        write.buffer = request.room;
-        Sessions::add_waiting_again(*session);
-        write.ticket = fetcher_.keep();
+        status = read_rows(table, request, request.room);
+        if (status == Errc::kOk) counters_.bytes_copied += bytes;
+    } else if (is_moving_ && !serves(table, request)) {
+        status = Errc::kOutOfRange;
+    } else {
+        status = table.rows->values({h.first, h.first + h.count}).code();
     }
-    writes_.add(write);
+    if (status != Errc::kOk) return reply(request.connection, h.request, status);
+    KeptRequest* const kept = keep(*session, request, Wait::kWrite);
+    if (kept == nullptr) return;
+    const bool is_replied = h.iteration > 0 || shown > 0 || needs_lease_;
+    kept->writing = {&table, is_replied, shown};
+    writes_.add(*kept);
     take_ended_writes();
 }
 
@@ -116,24 +106,26 @@ size_t Shard::post_waiting_writes() {
 /// Changes that waited for the rows of a write go on.
 void Shard::take_ended_writes() {
     while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
-        const PullWrite& write = ended->write;
-        if (!write.buffer.empty()) fetcher_.release(write.ticket);
-        if (Session* const session = sessions_.find(write.connection)) {
-            Sessions::end_waiting(*session, 0);
+        KeptRequest& pull = *ended->pull;
+        ShardTable& table = *pull.writing.table;
+        if (sessions_.find(pull.connection) != nullptr) {
+            const wire::FrameHeader& h = pull.header;
+            const uint64_t shown = pull.writing.shown;
             // Of a connection that is about to close, the worker sends the pull again.
             const bool is_closing =
                 ended->status == Errc::kPeerLost || ended->status == Errc::kCancelled;
             if (ended->status != Errc::kOk) {
-                if (!is_closing) reply(write.connection, write.request, ended->status);
-            } else if (write.names_iteration) {
-                promise(write.connection, write.request, Errc::kOk, write.shown);
-            } else if (write.is_replied) {
-                reply(write.connection, write.request, Errc::kOk, write.shown);
+                if (!is_closing) reply(pull.connection, h.request, ended->status);
+            } else if (h.iteration > 0) {
+                promise(pull.connection, h.request, Errc::kOk, shown);
+            } else if (pull.writing.is_replied) {
+                reply(pull.connection, h.request, Errc::kOk, shown);
             }
         }
+        end(pull);
         if (!ended->unpinned) continue;
-        if (write.table->pins.take_iteration()) finish_iterations(*write.table);
-        retry_ |= write.table->pins.has_waiting();
+        if (table.pins.take_iteration()) finish_iterations(table);
+        retry_ |= table.pins.has_waiting();
     }
     if (!dropped_.empty()) [[unlikely]]
         free_dropped();

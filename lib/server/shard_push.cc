@@ -11,7 +11,7 @@ namespace weir {
 
 using wire::Kind;
 
-Errc change(ShardTable& table, const ShardRequest& request, RowList& rows) {
+Errc change(ShardTable& table, const Request& request, RowList& rows) {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysRange) != 0)
         return table.rows->push(KeyRange{h.first, h.first + h.count}, request.values).code();
@@ -23,7 +23,7 @@ Errc change(ShardTable& table, const ShardRequest& request, RowList& rows) {
 
 namespace {
 
-Errc add_to_sum(ShardTable& table, const ShardRequest& request) {
+Errc add_to_sum(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
     table.iterations.added(h.iteration);
     if ((h.flags & wire::kKeysRange) != 0) {
@@ -37,7 +37,7 @@ Errc add_to_sum(ShardTable& table, const ShardRequest& request) {
 
 }  // namespace
 
-void Shard::apply(const ShardRequest& request) {
+void Shard::apply(const Request& request) {
     ShardTable& table = *tables_[request.header.table];
     if (request.header.kind == Kind::kPull) {
         if (judge_epoch(request.header.epoch) != OfEpoch::kServed) {
@@ -52,12 +52,12 @@ void Shard::apply(const ShardRequest& request) {
     push_part(table, request);
 }
 
-void Shard::push_part(ShardTable& table, const ShardRequest& request) {
+void Shard::push_part(ShardTable& table, const Request& request) {
     const Session* const session = sessions_.find(request.connection);
     if (session == nullptr) return;
     const wire::FrameHeader& h = request.header;
     const OpenIterations::Part part{request.connection, h.request, session->worker, h.time,
-                                    first_position(table, h, request.keys, request.ends)};
+                                    first_position(table, request)};
     if (is_repeated(table, *session, part, h.iteration)) return;
     const IterationProgress& iterations = table.iterations.state();
     if (!iterations.lacks(h.iteration, session->worker, h.parts))
@@ -114,14 +114,14 @@ bool Shard::fits_into_change(const ShardTable& table, uint64_t iteration) {
 
 /// What was pushed counts later, or not at all, but keys that were new to the table have rows now.
 /// `row_count`: before.
-void Shard::record_made_rows(ShardTable& table, const ShardRequest& request, size_t row_count) {
+void Shard::record_made_rows(ShardTable& table, const Request& request, size_t row_count) {
     if (table.rows->row_count() == row_count) [[likely]]
         return;
     table.was_pushed = true;
     streams_.made_rows(table, request);
 }
 
-OfPositions judge_positions(const ShardTable& table, const ShardRequest& request) {
+OfPositions judge_positions(const ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
     const ClosedIterations& closed = table.iterations.state().closed();
     bool has_open = false;
@@ -146,15 +146,9 @@ OfPositions judge_positions(const ShardTable& table, const ShardRequest& request
     return has_closed ? OfPositions::kClosed : OfPositions::kOpen;
 }
 
-std::optional<uint64_t> first_position(const ShardTable& table, const wire::FrameHeader& header,
-                                       std::span<const std::byte> keys,
-                                       const wire::ListEnds& ends) {
-    const bool is_list = (header.flags & (wire::kKeysInline | wire::kKeysRemote)) != 0;
-    if (header.count == 0 || (is_list && keys.empty())) return std::nullopt;
-    ShardRequest request;
-    request.header = header;
-    request.keys = keys;
-    request.ends = ends;
+std::optional<uint64_t> first_position(const ShardTable& table, const Request& request) {
+    const bool is_list = request.has(wire::kKeysInline) || request.has(wire::kKeysRemote);
+    if (request.header.count == 0 || (is_list && request.keys.empty())) return std::nullopt;
     return table.positions.position(first_key_of(request));
 }
 
@@ -166,7 +160,7 @@ std::optional<IterationFailure> failure_at(const ShardTable& table, uint64_t ite
     return state != nullptr ? state->failure_of(iteration) : closed.failure_of(iteration);
 }
 
-Result<RowList> rows_of(ShardTable& table, const ShardRequest& request) {
+Result<RowList> rows_of(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysKnown) != 0) {
         return table.rows->known_rows(

@@ -208,7 +208,7 @@ void Shard::tell_applied(ConnectionId connection, Follower& follower) {
 
 /// Whether this shard is primary of all keys of a range that a request names. A worker that goes by
 /// the view names no others. Of lists the table finds the rows of such keys only.
-bool Shard::serves(const ShardTable& table, const ShardRequest& request) const {
+bool Shard::serves(const ShardTable& table, const Request& request) const {
     const wire::FrameHeader& h = request.header;
     const PositionSet& primary = holdings_.primary();
     if (h.count == 0 || holdings_.is_settled()) return true;
@@ -227,7 +227,7 @@ bool Shard::serves(const ShardTable& table, const ShardRequest& request) const {
 
 /// Whether a push can be executed now: kOk, or kBusy if it must wait until streams have room, or
 /// how it is answered.
-Errc Shard::judge_push(const ShardTable& table, const ShardRequest& request) const {
+Errc Shard::judge_push(const ShardTable& table, const Request& request) const {
     if (!serves(table, request)) return Errc::kOutOfRange;
     if (checkpoint_.is_frozen()) return Errc::kBusy;
     if (streams_.empty()) return Errc::kOk;

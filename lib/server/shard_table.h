@@ -6,12 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "lib/key/position.h"
 #include "lib/server/iterations/open_iterations.h"
-#include "lib/server/requests/deferred_requests.h"
 #include "lib/server/requests/pins.h"
 #include "lib/server/requests/request.h"
 #include "lib/store/table.h"
@@ -28,7 +26,7 @@ struct ShardTable {
 
     std::unique_ptr<TableShard> rows;
     OpenIterations iterations;
-    DeferredRequests deferred;  ///< wait until an iteration is closed
+    RequestQueue deferred;  ///< wait until an iteration is closed
     Pins pins;
     ClockTable clocks;
     bool was_pushed = false;       ///< rows, times or iterations may not be as in the beginning
@@ -39,13 +37,11 @@ struct ShardTable {
 };
 
 /// The rows of the key list that a push or pull names. Errors: as TableShard's look-ups of rows
-[[nodiscard]] Result<RowList> rows_of(ShardTable& table, const ShardRequest& request);
+[[nodiscard]] Result<RowList> rows_of(ShardTable& table, const Request& request);
 
 /// The position of the first key of a push or pull, unless it has no keys or they are not here.
 [[nodiscard]] std::optional<uint64_t> first_position(const ShardTable& table,
-                                                     const wire::FrameHeader& header,
-                                                     std::span<const std::byte> keys,
-                                                     const wire::ListEnds& ends);
+                                                     const Request& request);
 
 /// How a closed iteration failed at a position, or without one anywhere at this shard.
 [[nodiscard]] std::optional<IterationFailure> failure_at(const ShardTable& table,
@@ -60,15 +56,15 @@ enum class OfPositions {
     kBoth,    ///< no worker that follows the rules cuts a part so
     kUnknown  ///< its keys are not here
 };
-[[nodiscard]] OfPositions judge_positions(const ShardTable& table, const ShardRequest& part);
+[[nodiscard]] OfPositions judge_positions(const ShardTable& table, const Request& part);
 
 /// Runs the table's rule with the push's values. `rows`: of its list, if it has one, as they were found.
 /// Errors: as TableShard::push()
-[[nodiscard]] Errc change(ShardTable& table, const ShardRequest& request, RowList& rows);
+[[nodiscard]] Errc change(ShardTable& table, const Request& request, RowList& rows);
 
 /// A push that has changed a table.
 struct ExecutedPush {
-    const ShardRequest& request;
+    const Request& request;
     const RowList& rows;  ///< of its list, if it has one; valid until the table looks up others
 };
 

@@ -137,26 +137,26 @@ void Shard::drop_made_table(uint32_t number) {
 
 void Shard::drop_waiting(ShardTable& table) {
     sessions_.for_each([&](Session& session) { drop_queue(session, table); });
-    (void)admit_again(table.deferred.take());
+    (void)admit_again(table.deferred);
 }
 
 /// Pushes that wait in this table, which is dropped.
 void Shard::drop_queue(Session& session, const ShardTable& table) {
     PushOrder& order = session.order(table.rows->schema().id);
     order.clock = nullptr;
-    for (QueuedPush& push : std::exchange(order.queue, {})) {
+    for (const uint32_t slot : std::exchange(order.queue, {})) {
+        KeptRequest& push = requests_[slot];
         // It is answered when its bytes have come: until then its worker must keep them.
-        if (push.state == QueuedPush::State::kFetching) continue;
-        if (push.state == QueuedPush::State::kFetched) fetcher_.release(push.ticket);
-        const bool is_in_message = push.state == QueuedPush::State::kInMessage;
-        Sessions::end_waiting(session, is_in_message ? push.message.body.size() : 0);
-        reply(session.connection, push.message.frame.header.request, Errc::kNotFound);
+        if (push.wait == Wait::kBytes) continue;
+        if (push.wait == Wait::kTurn)
+            reply(session.connection, push.header.request, Errc::kNotFound);
+        end(push);
     }
 }
 
 /// The network may still read rows of a table that was dropped.
 void Shard::free_dropped() {
-    std::erase_if(dropped_, [&](const auto& table) { return !writes_.uses(*table); });
+    std::erase_if(dropped_, [&](const auto& table) { return !requests_.writes_of(*table); });
 }
 
 }  // namespace weir

@@ -164,14 +164,15 @@ struct Node {
         if (!view.workers.contains(part.worker)) return;
         const Reply reply{part.connection, part.request};
         if (part.piece.epoch < view.since[number]) return answer(reply, Errc::kStaleEpoch);
-        wire::FrameHeader header;
+        Request request;
+        wire::FrameHeader& header = request.header;
         header.flags = wire::kKeysInline;
         header.iteration = part.iteration;
         header.parts = part.piece.parts;
         header.count = static_cast<uint32_t>(part.piece.keys.size());
-        const auto keys = std::as_bytes(std::span(part.piece.keys));
+        request.keys = std::as_bytes(std::span(part.piece.keys));
         OpenIterations::Part name{part.connection, part.request, part.worker, part.piece.time,
-                                  first_position(*table, header, keys, {})};
+                                  first_position(*table, request)};
         switch (state().judge(part.iteration, part.worker, part.piece.parts)) {
             case IterationProgress::Verdict::kLater: return waiting.push_back(part);
             case IterationProgress::Verdict::kPast:
@@ -192,9 +193,6 @@ struct Node {
         if (part.hello > 1 && table->iterations.replace(part.iteration, name)) return;
         if (!state().lacks(part.iteration, part.worker, header.parts))
             return fail(reply, state().failure_for(part.iteration, part.worker));
-        ShardRequest request;
-        request.header = header;
-        request.keys = keys;
         if (header.count > 0 && part.iteration <= state().closed().highest()) {
             const OfPositions of = judge_positions(*table, request);
             REQUIRE(of != OfPositions::kBoth);

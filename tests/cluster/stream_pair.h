@@ -201,7 +201,7 @@ public:
         const KeyRange extent = primary.tables[number]->rows->extents()[0];
         PushedList pushed{number, std::vector<uint64_t>(extent.key_count())};
         std::iota(pushed.keys.begin(), pushed.keys.end(), extent.begin);
-        ShardRequest request;
+        Request request;
         request.header = wire::header_of(wire::Kind::kPush);
         request.header.flags = wire::kKeysRange | wire::kValuesInline;
         request.header.first = extent.begin;
@@ -214,7 +214,7 @@ public:
         const ShardTable& table = *primary.tables[number];
         PushedList pushed{number, some_keys(table)};
         if (pushed.keys.empty()) return;
-        ShardRequest request;
+        Request request;
         request.header = wire::header_of(wire::Kind::kPush);
         if (table.positions.is_dense() && random.below(2) == 0) {
             const KeyRange extent =
@@ -237,7 +237,7 @@ public:
         ShardTable& table = *primary.tables[number];
         lists_.push_back({number, some_keys(table, keys_max)});
         if (lists_.back().keys.empty()) return lists_.pop_back();
-        ShardRequest request;
+        Request request;
         request.header = wire::header_of(wire::Kind::kPush);
         request.header.flags = wire::kKeysInline | wire::kValuesInline;
         request.keys = std::as_bytes(std::span(lists_.back().keys));
@@ -248,7 +248,7 @@ public:
     void push_again(size_t i) {
         const PushedList& list = lists_[i];
         const ListId id = list_id(list.keys);
-        ShardRequest request;
+        Request request;
         request.header = wire::header_of(wire::Kind::kPush);
         request.header.first = id.hash;
         request.ends = {id.first_key, id.last_key};
@@ -388,7 +388,7 @@ private:
     }
 
     /// Executes and records a push of these keys.
-    void push(const PushedList& list, ShardRequest& request) {
+    void push(const PushedList& list, Request& request) {
         ShardTable& table = *primary.tables[list.table];
         const auto worker = static_cast<uint32_t>(random.below(3));
         RangeClock& times = *table.clocks.of(worker);

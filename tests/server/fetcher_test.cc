@@ -36,7 +36,7 @@ public:
           memory(*device_, transport::Access::kLocal),
           memory_with_spares_(memory),
           endpoint_(std::move(device_->make_endpoint({})).value()),
-          fetcher(*endpoint_, memory_with_spares_, limit_bytes) {
+          fetcher(*endpoint_, requests, memory_with_spares_, limit_bytes) {
         memory_with_spares_.add(fetcher.spares());
         for (uint32_t i = 0; i < kWorkers; ++i)
             workers_[i].connect(network_, i + 1, endpoint_->address());
@@ -61,7 +61,13 @@ public:
         frame.header.request = request;
         frame.keys_at = place(worker, key_bytes, 1);
         frame.values_at = place(worker, value_bytes, 2);
-        fetcher.add(connections[worker], frame);
+        add(worker, frame);
+    }
+
+    void add(uint64_t worker, const wire::Frame& frame) {
+        KeptRequest& request = requests.keep(request_of(connections[worker], frame));
+        request.wait = Wait::kBytes;
+        fetcher.add(request);
     }
 
     void add_pull(uint64_t worker, uint64_t request, size_t value_bytes) {
@@ -70,7 +76,7 @@ public:
         frame.header.flags = wire::kKeysKnown | wire::kValuesRemote;
         frame.header.request = request;
         frame.values_at = {1, value_bytes, 1};
-        fetcher.add(connections[worker], frame);
+        add(worker, frame);
     }
 
     /// Polls everything, then lets the network take one step. False if nothing was left to do.
@@ -83,23 +89,29 @@ public:
         }
         size_t done = fetcher.start();
         endpoint_->flush();
-        while (const auto next = fetcher.next()) {
+        while (KeptRequest* const next = fetcher.next()) {
             ended.push_back({next->connection,
                              next->header.request,
                              next->status,
                              {next->keys.begin(), next->keys.end()},
                              {next->values.begin(), next->values.end()},
                              next->room.size()});
+            next->wait = Wait::kNothing;
             if (keeps) {
-                kept.push_back(fetcher.keep());
+                kept.push_back(next);
             } else {
-                fetcher.done();
+                end(*next);
             }
             ++done;
         }
         for (Worker& worker : workers_)
             worker.poll();
         return done + count > 0 || network_.step();
+    }
+
+    void end(KeptRequest& request) {
+        fetcher.release(request);
+        requests.end(request);
     }
 
     template <class Over>
@@ -160,10 +172,11 @@ private:
     std::unique_ptr<transport::Endpoint> endpoint_;
 
 public:
+    KeptRequests requests;
     Fetcher fetcher;
     std::vector<ConnectionId> connections;
     std::vector<Ended> ended;
-    std::vector<Fetcher::Ticket> kept;
+    std::vector<KeptRequest*> kept;
     bool keeps = false;
 };
 
@@ -212,14 +225,14 @@ TEST_SUITE("fetcher") {
         frame.header.flags = wire::kKeysInline | wire::kValuesRemote;
         frame.keys = carried;
         frame.values_at = world.place(0, 100, 2);
-        world.fetcher.add(world.connections[0], frame);
+        world.add(0, frame);
         frame = {};
         frame.header.kind = wire::Kind::kPush;
         frame.header.request = 1;
         frame.header.flags = wire::kKeysRemote | wire::kValuesInline;
         frame.keys_at = world.place(1, 80, 1);
         frame.values = carried;
-        world.fetcher.add(world.connections[1], frame);
+        world.add(1, frame);
         world.run();
         REQUIRE(world.ended.size() == 2);
         if (world.ended[0].request == 1) std::swap(world.ended[0], world.ended[1]);
@@ -325,7 +338,7 @@ TEST_SUITE("fetcher") {
                 frame.keys_at = world.place(0, 64, 1);
                 frame.values_at = world.place(0, 64, 2);
                 (keys ? frame.keys_at : frame.values_at).key ^= 1;
-                world.fetcher.add(world.connections[0], frame);
+                world.add(0, frame);
                 world.run();
                 REQUIRE(world.ended.size() == 1);
                 CHECK(world.ended[0].status != Errc::kOk);
@@ -347,7 +360,7 @@ TEST_SUITE("fetcher") {
         const auto is_its = [&](const Ended& one) {
             return one.connection == world.connections[0] && one.status == Errc::kPeerLost;
         };
-        CHECK(std::erase_if(world.ended, is_its) == 1);
+        CHECK(std::erase_if(world.ended, is_its) == 4);
         CHECK(requests_of(world.ended) == std::vector<uint64_t>{10, 11, 12, 13});
         CHECK_FALSE(world.fetcher.waiting());
         CHECK(world.counters().reads == 9);
@@ -362,11 +375,11 @@ TEST_SUITE("fetcher") {
         CHECK(requests_of(world.ended) == std::vector<uint64_t>{0, 1});
         CHECK(world.ended[0].room_bytes == 400);
         CHECK(world.fetcher.waiting());
-        world.fetcher.release(world.kept[0]);
+        world.end(*world.kept[0]);
         world.run();
         CHECK(requests_of(world.ended) == std::vector<uint64_t>{0, 1, 2});
-        world.fetcher.release(world.kept[1]);
-        world.fetcher.release(world.kept[2]);
+        world.end(*world.kept[1]);
+        world.end(*world.kept[2]);
         world.run();
         CHECK(world.ended.size() == 5);
         CHECK(world.memory.bytes_in_use_max() <= 1000);

@@ -417,7 +417,7 @@ void Streams::put_rows(const ListPart& part, std::span<const uint32_t> rows,
     record_.state = state_bytes_;
 }
 
-void Streams::made_rows(ShardTable& table, const ShardRequest& request) {
+void Streams::made_rows(ShardTable& table, const Request& request) {
     if (streams_.empty()) return;
     const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()),
                          request.header.count);

@@ -111,7 +111,7 @@ public:
 
     /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
     /// them, too, with all others of its keys that are as fresh.
-    void made_rows(ShardTable& table, const ShardRequest& request);
+    void made_rows(ShardTable& table, const Request& request);
 
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
     void iteration_closes() noexcept { changes(); }

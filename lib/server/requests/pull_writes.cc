@@ -10,115 +10,113 @@ namespace weir {
 
 using transport::Post;
 
-void PullWrites::add(const PullWrite& write) {
-    const uint64_t id = next_id_++;
-    writes_.emplace(id, write);
-    if (waiting_.empty() && post(id)) return;
-    waiting_.push_back(id);
+namespace {
+
+KeyRange keys_of(const Request& pull) noexcept {
+    return {pull.header.first, pull.header.first + pull.header.count};
 }
 
-bool PullWrites::post(uint64_t id) {
-    PullWrite& write = writes_.at(id);
-    const bool from_rows = write.buffer.empty();
-    std::span<const std::byte> from = write.buffer;
+}  // namespace
+
+void PullWrites::add(KeptRequest& pull) {
+    if (waiting_.empty() && post(pull)) return;
+    waiting_.push_back(pull.slot);
+}
+
+bool PullWrites::post(KeptRequest& pull) {
+    ShardTable& table = *pull.writing.table;
+    const bool from_rows = pull.room.empty();
+    std::span<const std::byte> from = pull.room;
     if (from_rows) {
-        if (write.table->pins.has_waiting()) return false;
-        const auto values = write.table->rows->values(write.keys);
+        if (table.pins.has_waiting()) return false;
+        const auto values = table.rows->values(keys_of(pull));
         WEIR_CHECK(values.has_value());
         from = *values;
-        write.shown = write.table->iterations.state().last_closed();
+        pull.writing.shown = table.iterations.state().last_closed();
     }
-    switch (post_values(id, from)) {
+    switch (post_values(pull, from)) {
         case Post::kPosted:
-            if (from_rows) write.table->pins.pin(id, write.keys);
+            if (from_rows) table.pins.pin(pull.slot, keys_of(pull));
             return true;
         case Post::kNotNow: return false;
         case Post::kInvalid:
             log(LogLevel::kError,
                 "the transport refuses to write {} bytes of a pull to {}; this is a bug of weir",
-                from.size(), endpoint_.peer_name(write.connection));
-            end(id, Errc::kInvalidArgument);
+                from.size(), endpoint_.peer_name(pull.connection));
+            end(pull, Errc::kInvalidArgument);
             return true;
         case Post::kClosed: break;
     }
-    end(id, Errc::kPeerLost);
+    end(pull, Errc::kPeerLost);
     return true;
 }
 
-Post PullWrites::post_values(uint64_t id, std::span<const std::byte> from) {
-    const PullWrite& write = writes_.at(id);
-    if (write.is_replied) return endpoint_.write(write.connection, from, write.to, id);
-    return endpoint_.write_immediate(write.connection, from, write.to,
-                                     static_cast<uint32_t>(write.request), id);
+Post PullWrites::post_values(const KeptRequest& pull, std::span<const std::byte> from) {
+    const wire::MemoryHandle& at = pull.values_at;
+    const transport::RemoteSpan to{at.address, at.length_bytes, at.key};
+    if (pull.writing.is_replied) return endpoint_.write(pull.connection, from, to, pull.slot);
+    return endpoint_.write_immediate(pull.connection, from, to,
+                                     static_cast<uint32_t>(pull.header.request), pull.slot);
 }
 
 size_t PullWrites::post_waiting() {
     size_t posted = 0;
     // A write that has to wait must not hold up the others.
     for (size_t i = waiting_.size(); i > 0; --i) {
-        const uint64_t id = waiting_.front();
+        const uint32_t slot = waiting_.front();
         waiting_.pop_front();
-        if (post(id)) {
+        if (post(requests_[slot])) {
             ++posted;
         } else {
-            waiting_.push_back(id);
+            waiting_.push_back(slot);
         }
     }
     return posted;
 }
 
 void PullWrites::want_replies() noexcept {
-    for (const uint64_t id : waiting_)
-        writes_.at(id).is_replied = true;
+    for (const uint32_t slot : waiting_)
+        requests_[slot].writing.is_replied = true;
+}
+
+template <class IsOver>
+void PullWrites::end_queued(IsOver&& is_over, Errc status) {
+    std::erase_if(waiting_, [&](uint32_t slot) {
+        KeptRequest& pull = requests_[slot];
+        if (!is_over(pull)) return false;
+        end(pull, status);
+        return true;
+    });
 }
 
 void PullWrites::forget(transport::ConnectionId connection) {
-    for (const uint64_t id : std::exchange(waiting_, {})) {
-        if (writes_.at(id).connection == connection) {
-            end(id, Errc::kPeerLost);
-        } else {
-            waiting_.push_back(id);
-        }
-    }
+    end_queued([&](const KeptRequest& pull) { return pull.connection == connection; },
+               Errc::kPeerLost);
 }
 
 void PullWrites::forget(const PositionSet& positions) {
-    for (const uint64_t id : std::exchange(waiting_, {})) {
-        const PullWrite& write = writes_.at(id);
-        const PositionMap& map = write.table->positions;
-        const bool is_of_rows = write.buffer.empty() && !write.keys.empty();
-        const PositionRange range = is_of_rows ? PositionRange{map.position(write.keys.begin),
-                                                               map.position(write.keys.end - 1)}
-                                               : PositionRange{};
-        if (is_of_rows && positions.intersects(PositionSet(std::span(&range, 1)))) {
-            end(id, Errc::kStaleEpoch);
-        } else {
-            waiting_.push_back(id);
-        }
-    }
+    const auto has_some = [&](const KeptRequest& pull) {
+        if (!pull.room.empty()) return false;
+        const PositionMap& map = pull.writing.table->positions;
+        const KeyRange keys = keys_of(pull);
+        const PositionRange range{map.position(keys.begin), map.position(keys.end - 1)};
+        return positions.intersects(PositionSet(std::span(&range, 1)));
+    };
+    end_queued(has_some, Errc::kStaleEpoch);
 }
 
 void PullWrites::forget(const ShardTable& table) {
-    for (const uint64_t id : std::exchange(waiting_, {})) {
-        if (writes_.at(id).table == &table) {
-            end(id, Errc::kNotFound);
-        } else {
-            waiting_.push_back(id);
-        }
-    }
+    end_queued([&](const KeptRequest& pull) { return pull.writing.table == &table; },
+               Errc::kNotFound);
 }
 
-bool PullWrites::uses(const ShardTable& table) const noexcept {
-    return std::ranges::any_of(writes_,
-                               [&](const auto& entry) { return entry.second.table == &table; });
+void PullWrites::end(uint64_t context, Errc status) {
+    KeptRequest* const pull = requests_.find(context, Wait::kWrite);
+    if (pull != nullptr) end(*pull, status);
 }
 
-void PullWrites::end(uint64_t id, Errc status) {
-    const auto found = writes_.find(id);
-    if (found == writes_.end()) return;
-    const PullWrite write = found->second;
-    writes_.erase(found);
-    ended_.push_back({write, status, write.table->pins.unpin(id)});
+void PullWrites::end(KeptRequest& pull, Errc status) {
+    ended_.push_back({&pull, status, pull.writing.table->pins.unpin(pull.slot)});
 }
 
 std::optional<PullWrites::Ended> PullWrites::next_ended() {

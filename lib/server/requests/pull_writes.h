@@ -7,30 +7,13 @@
 #include <deque>
 #include <optional>
 #include <span>
-#include <unordered_map>
 
-#include "lib/key/key_range.h"
 #include "lib/key/position_set.h"
-#include "lib/server/requests/fetcher.h"
+#include "lib/server/requests/request.h"
 #include "lib/server/shard_table.h"
 #include "transport/transport.h"
 
 namespace weir {
-
-/// A pull whose values are written to its worker: from `buffer`, or if that is empty from the
-/// rows of `keys`, which are pinned from posting to completion.
-struct PullWrite {
-    transport::ConnectionId connection = 0;
-    uint64_t request = 0;
-    bool is_replied = false;       ///< its worker gets a reply, not an immediate
-    bool names_iteration = false;  ///< the reply says which one the values show
-    uint64_t shown = 0;            ///< the last closed iteration when the values were read
-    transport::RemoteSpan to;
-    ShardTable* table = nullptr;  ///< must outlive the write
-    KeyRange keys;                ///< whose rows the table has
-    std::span<const std::byte> buffer;
-    Fetcher::Ticket ticket = 0;  ///< of the buffer
-};
 
 /// A write waits until the connection takes it and, if it is to pin rows, until nothing waits for
 /// pinned rows; then it is posted, and it ends with a completion. next_ended() returns it.
@@ -38,10 +21,13 @@ struct PullWrite {
 /// Thread: the shard's
 class PullWrites {
 public:
-    explicit PullWrites(transport::Endpoint& endpoint) noexcept : endpoint_(endpoint) {}
+    /// What is a reference must outlive this.
+    PullWrites(transport::Endpoint& endpoint, KeptRequests& requests) noexcept
+        : endpoint_(endpoint), requests_(requests) {}
 
-    /// Posts the write, or queues it if it or another one has to wait.
-    void add(const PullWrite& write);
+    /// Posts the values of a pull, or queues it if it or another one has to wait. It must not end before
+    /// next_ended() has returned it.
+    void add(KeptRequest& pull);
     /// Posts the queued writes that need not wait any longer. Returns how many were posted.
     size_t post_waiting();
 
@@ -60,11 +46,8 @@ public:
     /// Ends the queued writes of a table that is dropped. The posted ones still complete.
     void forget(const ShardTable& table);
 
-    /// Whether a write of the table is queued or posted.
-    [[nodiscard]] bool uses(const ShardTable& table) const noexcept;
-
     struct Ended {
-        PullWrite write;
+        KeptRequest* pull = nullptr;
         Errc status = Errc::kOk;
         bool unpinned = false;  ///< it had rows pinned, and no row of its table is pinned now
     };
@@ -77,13 +60,17 @@ public:
 
 private:
     /// False: it has to wait.
-    [[nodiscard]] bool post(uint64_t id);
-    [[nodiscard]] transport::Post post_values(uint64_t id, std::span<const std::byte> from);
+    [[nodiscard]] bool post(KeptRequest& pull);
+    [[nodiscard]] transport::Post post_values(const KeptRequest& pull,
+                                              std::span<const std::byte> from);
+    void end(KeptRequest& pull, Errc status);
+    /// Ends those that are queued and for which is_over(pull).
+    template <class IsOver>
+    void end_queued(IsOver&& is_over, Errc status);
 
     transport::Endpoint& endpoint_;
-    std::unordered_map<uint64_t, PullWrite> writes_;
-    uint64_t next_id_ = 1;
-    std::deque<uint64_t> waiting_;  ///< keys in writes_
+    KeptRequests& requests_;
+    RequestQueue waiting_;
     std::deque<Ended> ended_;
 };
 

@@ -6,34 +6,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <list>
 
-#include "lib/server/requests/deferred_requests.h"
-#include "lib/server/requests/fetcher.h"
 #include "lib/server/requests/request.h"
 #include "lib/vclock/range_clock.h"
 #include "lib/wire/frame.h"
 
 namespace weir {
-
-/// A push that cannot be executed yet: one before it waits, its bytes are being fetched, or its
-/// rows are pinned.
-struct QueuedPush {
-    enum class State : uint8_t {
-        kInMessage,  ///< all that is needed is in `message`
-        kFetching,
-        kFetched,  ///< `request`, whose memory `ticket` keeps
-        kFailed    ///< it could not be fetched: `status`
-    };
-
-    QueuedPush(transport::ConnectionId from, const wire::Frame& frame) : message(from, frame) {}
-
-    State state = State::kInMessage;
-    Errc status = Errc::kOk;
-    DeferredRequests::Deferred message;
-    ShardRequest request;
-    Fetcher::Ticket ticket = 0;
-};
 
 /// Pushes are counted as they come, as the worker counts them as it sends them. A push names the
 /// one before it and is executed only if that is the last one that was.
@@ -42,7 +20,7 @@ struct PushOrder {
     uint32_t last = 0;            ///< number of the last one that was executed
     uint64_t base_time = 0;       ///< the newest time that the worker named
     RangeClock* clock = nullptr;  ///< of the worker in the table
-    std::list<QueuedPush> queue;
+    RequestQueue queue;           ///< pushes that cannot be executed yet, and those behind them
 
     /// A push has come. Returns its number.
     [[nodiscard]] uint32_t arrived(const wire::FrameHeader& push) noexcept {

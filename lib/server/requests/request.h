@@ -1,42 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// ShardRequest: a push or pull that was admitted, and whose keys and values are in memory of
-/// this process.
+/// Request: a push or pull at its shard, from its arrival to its reply; KeptRequests: those that cannot go
+/// on yet.
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <span>
+#include <vector>
 
+#include "lib/base/check.h"
+#include "lib/store/memory.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
 
 namespace weir {
 
-struct ShardRequest {
+struct ShardTable;
+
+struct Request {
+    static constexpr uint32_t kNotKept = ~uint32_t{0};
+
     transport::ConnectionId connection = 0;
     wire::FrameHeader header;
-    std::span<const std::byte> keys;
-    std::span<const std::byte> values;
+    wire::MemoryHandle keys_at;
     wire::MemoryHandle values_at;
     wire::ListEnds ends;
+    uint32_t number = 0;         ///< push: its place among those of its connection in the table
+    uint32_t slot = kNotKept;    ///< in KeptRequests
+    bool has_been_read = false;  ///< by the Fetcher: keys, values and room are in its memory
+
+    // Where its bytes are: in its message, or in KeptRequest::carried; in mapped memory of its worker; or in
+    // KeptRequest::memory. Those that lie with the worker are to be found anew after each wait.
+    std::span<const std::byte> keys;
+    std::span<const std::byte> values;
     std::byte* out = nullptr;   ///< pull: the worker's memory if it is mapped, or nullptr
     std::span<std::byte> room;  ///< pull of a list, not mapped: buffer for the values
-    uint32_t number = 0;        ///< push: its place among those of its connection in the table
+
+    [[nodiscard]] bool is_kept() const noexcept { return slot != kNotKept; }
+
+    [[nodiscard]] bool has(wire::Flags form) const noexcept { return (header.flags & form) != 0; }
+
+    /// Size of the keys and values in its message.
+    [[nodiscard]] size_t carried_bytes() const noexcept {
+        const size_t of_keys = has(wire::kKeysInline) ? keys.size() : 0;
+        const bool has_values = has(wire::kValuesInline) && header.kind == wire::Kind::kPush;
+        return of_keys + (has_values ? values.size() : 0);
+    }
 };
 
 /// The push or pull of a frame. Keys and values that are not in the frame are still to be found.
-[[nodiscard]] inline ShardRequest request_of(transport::ConnectionId connection,
-                                             const wire::Frame& frame) noexcept {
-    return {connection, frame.header, frame.keys, frame.values, frame.values_at,
-            frame.ends, nullptr,      {},         frame.number};
+[[nodiscard]] inline Request request_of(transport::ConnectionId connection,
+                                        const wire::Frame& frame) noexcept {
+    Request request;
+    request.connection = connection;
+    request.header = frame.header;
+    request.keys_at = frame.keys_at;
+    request.values_at = frame.values_at;
+    request.ends = frame.ends;
+    request.number = frame.number;
+    request.keys = frame.keys;
+    request.values = frame.values;
+    return request;
 }
 
 /// Of a request that has keys.
-[[nodiscard]] inline uint64_t first_key_of(const ShardRequest& request) noexcept {
+[[nodiscard]] inline uint64_t first_key_of(const Request& request) noexcept {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysRange) != 0) return h.first;
     if ((h.flags & wire::kKeysKnown) != 0) return request.ends.first_key;
     return reinterpret_cast<const uint64_t*>(request.keys.data())[0];
 }
+
+/// What a request waits for: it is in the queue of that, and in no other one.
+enum class Wait : uint8_t {
+    kNothing,    ///< it is being looked at, or has been answered
+    kView,       ///< the one of its epoch
+    kIteration,  ///< until one is closed
+    kTurn,       ///< push: for those before it, for pinned rows, or for room in streams
+    kBytes,      ///< its keys and values are being read, or are to be
+    kWrite,      ///< pull: its values are being written, or are to be
+    kClose,      ///< its connection is about to close; its worker sends it again on another one
+};
+
+/// A request that waits.
+struct KeptRequest : Request {
+    std::vector<std::byte> carried;  ///< the keys, then the values in its message
+    Wait wait = Wait::kNothing;
+    bool is_deferred = false;  ///< as Sessions::add_deferred() counts it
+    Errc status = Errc::kOk;   ///< of its reads: kOk, kOutOfRange, kPeerLost, kNoMemory
+
+    /// Of the Fetcher.
+    struct Reading {
+        Block memory;              ///< keys that are read, then values; each 64-byte aligned
+        size_t memory_bytes = 0;   ///< that it needs
+        size_t values_offset = 0;  ///< in the memory
+        uint32_t reads_open = 0;
+        bool keys_posted = false;
+        bool posted = false;  ///< nothing left to post
+    } reading;
+
+    /// Of PullWrites. The network writes from `room`, or if that is empty from the rows of the range, which
+    /// are pinned from posting to completion.
+    struct Writing {
+        ShardTable* table = nullptr;  ///< must outlive the write
+        bool is_replied = false;      ///< its worker gets a reply, not an immediate
+        uint64_t shown = 0;           ///< the last closed iteration when the values were read
+    } writing;
+};
+
+using RequestQueue = std::deque<uint32_t>;  ///< of slots
+
+/// Thread: the shard's
+class KeptRequests {
+public:
+    /// Copies a request and what its message carried, which the sender can change no more. The reference is
+    /// valid until end().
+    [[nodiscard]] KeptRequest& keep(const Request& request);
+
+    void end(KeptRequest& request);
+
+    [[nodiscard]] KeptRequest& operator[](size_t slot) noexcept { return slots_[slot]; }
+
+    /// nullptr if there is none, or it waits for something else.
+    [[nodiscard]] KeptRequest* find(uint64_t slot, Wait wait) noexcept {
+        const bool is_there =
+            slot < slots_.size() && slots_[slot].is_kept() && slots_[slot].wait == wait;
+        return is_there ? &slots_[slot] : nullptr;
+    }
+
+    /// Whether the network writes, or is to write, values of the table.
+    [[nodiscard]] bool writes_of(const ShardTable& table) const noexcept;
+
+private:
+    std::deque<KeptRequest> slots_;
+    std::vector<uint32_t> free_;
+};
 
 }  // namespace weir

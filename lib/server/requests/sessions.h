@@ -145,8 +145,7 @@ public:
     }
 
     /// Counts a request that waits with `bytes` of keys and values. False if too many bytes of
-    /// this worker wait already. A request that has waited and must wait again fits: its bytes
-    /// have just been subtracted.
+    /// this worker wait already.
     [[nodiscard]] bool add_waiting(Session& session, size_t bytes) const noexcept {
         const size_t sum = session.waiting_bytes + kWaitingBytes + bytes;
         if (sum > waiting_bytes_max_) return false;
@@ -163,14 +162,9 @@ public:
         return true;
     }
 
+    /// It waits for something else, and still counts as waiting.
     static void end_deferred(Session& session, size_t bytes) noexcept {
         session.deferred_bytes -= kWaitingBytes + bytes;
-        end_waiting(session, bytes);
-    }
-
-    /// Counts a request that goes on waiting for something else, whatever the limit.
-    static void add_waiting_again(Session& session) noexcept {
-        session.waiting_bytes += kWaitingBytes;
     }
 
     /// The request waits no longer.
