@@ -10,7 +10,7 @@
 ///                    Fetcher, which ends in fetched()
 ///   shard_order.cc   execute(): in order (PushOrder), unless it was executed before
 ///                    (ClockTable) or its rows are pinned (Pins)
-///   shard_push.cc    change(): changes the table
+///   shard_push.cc    resolve(): which rows; the table changes them
 ///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the
 ///                    rule; shard_members.cc says whose parts it waits for
 ///   shard_replies.cc reply()
@@ -296,8 +296,8 @@ private:
                                const Request& request);
     [[nodiscard]] uint32_t first_segment(const ShardTable& table,
                                          const Request& request) const noexcept;
-    [[nodiscard]] Errc change_in_time(ShardTable& table, RangeClock& clock, const Request& request,
-                                      uint32_t first, uint64_t time, RowList& rows);
+    [[nodiscard]] Result<Entries> resolve_push(ShardTable& table, const Request& request,
+                                               uint32_t first, Touched& touched);
     void run_queue(Session& session, ShardTable& table);
     void fetched_push(Session& session, ShardTable& table, KeptRequest& push);
     void forget_pushes(Session& session);
@@ -310,7 +310,7 @@ private:
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
     void end_part(ShardTable& table, const OpenIterations::Part& part,
-                  const wire::FrameHeader& header, Errc status, const ExecutedPush* all);
+                  const wire::FrameHeader& header, Errc status, const Entries* all);
     void end_unused_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
                          Errc status);
     void refuse_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
@@ -320,8 +320,8 @@ private:
     void answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration);
     void answer_hopeless(ShardTable& table, uint64_t iteration);
     void restart_iterations(ShardTable& table);
-    void finish_iterations(ShardTable& table, const ExecutedPush* all = nullptr);
-    void close_iterations(ShardTable& table, const ExecutedPush* all);
+    void finish_iterations(ShardTable& table, const Entries* all = nullptr);
+    void close_iterations(ShardTable& table, const Entries* all);
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const Request& request);

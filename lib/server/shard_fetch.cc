@@ -53,7 +53,7 @@ bool Shard::map_bytes(Request& request) {
     request.out =
         map(request.connection, request.values_at, value_bytes, transport::Access::kRemoteWrite);
     if (request.out != nullptr) return true;
-    const KeyRange keys{h.first, h.first + h.count};
+    const KeyRange keys = range_of(request);
     return (h.flags & wire::kKeysRange) != 0 && tables_[h.table]->rows->is_in_extent(keys);
 }
 

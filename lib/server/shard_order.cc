@@ -14,11 +14,6 @@ namespace weir {
 
 namespace {
 
-ListId known_list(const Request& request) noexcept {
-    const wire::FrameHeader& h = request.header;
-    return {h.first, h.count, request.ends.first_key, request.ends.last_key};
-}
-
 /// The segments that have keys of a range, the first of which lies in segment `first`.
 SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, KeyRange keys,
                        uint32_t first) noexcept {
@@ -77,12 +72,15 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         if (moving != Errc::kOk) return answer(moving);
     }
     const size_t row_count = table.rows->row_count();
-    RowList rows;
-    const Errc status = change_in_time(table, *order.clock, request, first, time, rows);
+    Touched touched;
+    const Result<Entries> entries = resolve_push(table, request, first, touched);
+    Errc status = entries.code();
+    if (status == Errc::kOk) status = table.rows->push(*entries, request.values).code();
     if (status == Errc::kOk) {
+        touched.raise(*order.clock, holdings_.segments(), time);
         order.last = request.number;
         if (is_moving_) [[unlikely]]
-            streams_.pushed(table, session.worker, *order.clock, {request, rows});
+            streams_.pushed(table, *entries, session.worker, *order.clock);
     } else {
         record_made_rows(table, request, row_count);
     }
@@ -99,34 +97,26 @@ uint32_t Shard::first_segment(const ShardTable& table, const Request& request) c
     return holdings_.segments().find(table.positions.position(first_key_of(request)));
 }
 
-/// Changes the table, and sets the time of every segment in which the push has a key. After an
-/// error nothing is set. `first`: the segment of its first key. `rows`: as of change().
-Errc Shard::change_in_time(ShardTable& table, RangeClock& clock, const Request& request,
-                           uint32_t first, uint64_t time, RowList& rows) {
-    const wire::FrameHeader& h = request.header;
+/// Finds what a push changes, and the segments in which it has a key. `first`: that of its first key.
+Result<Entries> Shard::resolve_push(ShardTable& table, const Request& request, uint32_t first,
+                                    Touched& touched) {
     const SegmentList& held = holdings_.segments();
-    if ((h.flags & wire::kKeysRange) != 0) {
-        const Errc status = change(table, request, rows);
-        if (status != Errc::kOk || first == SegmentList::kNone) return status;
-        const KeyRange keys{h.first, h.first + h.count};
-        clock.raise(held, segments_of(held, table.positions, keys, first), time);
-        return Errc::kOk;
+    const uint32_t number = request.header.table;
+    if (request.has(wire::kKeysKnown)) {
+        touched.list = touched_.find(number, known_list(request), held);
+        if (touched.list == nullptr) return Error(Errc::kUnknownList, "not remembered");
     }
-    const bool is_known = (h.flags & wire::kKeysKnown) != 0;
-    const TouchedSegments* touched =
-        is_known ? touched_.find(h.table, known_list(request), held) : nullptr;
-    if (is_known && touched == nullptr) return Errc::kUnknownList;
-    if (const Errc status = change(table, request, rows); status != Errc::kOk) return status;
-    if (touched == nullptr) {
-        const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
-        if (keys.size() == 1 && first != SegmentList::kNone) {
-            clock.raise(held, {first, first + 1}, time);
-            return Errc::kOk;
-        }
-        touched = &touched_.look_up(h.table, table.positions, keys, rows.id, held);
+    Result<Entries> entries = resolve(table, request);
+    if (!entries || first == SegmentList::kNone || touched.list != nullptr) return entries;
+    if (entries->is_range) {
+        touched.run = segments_of(held, table.positions, entries->range, first);
+    } else if (entries->keys.size() == 1) {
+        touched.run = {first, first + 1};
+    } else {
+        touched.list =
+            &touched_.look_up(number, table.positions, entries->keys, entries->list.id, held);
     }
-    clock.raise(held, *touched, time);
-    return Errc::kOk;
+    return entries;
 }
 
 /// Executes what can be executed now, in order.

@@ -11,7 +11,7 @@ namespace weir {
 /// A part of an open iteration has had its effect, or has failed. If its key list is not known,
 /// the part does not count: the worker sends it again with its keys. `all`: as finish_iterations().
 void Shard::end_part(ShardTable& table, const OpenIterations::Part& part,
-                     const wire::FrameHeader& header, Errc status, const ExecutedPush* all) {
+                     const wire::FrameHeader& header, Errc status, const Entries* all) {
     if (status == Errc::kUnknownList) return reply(part.connection, part.request, status);
     const auto failure = table.iterations.arrived(header.iteration, part, header.parts, status);
     if (failure) reply_failed(part.connection, part.request, *failure);
@@ -79,13 +79,13 @@ void Shard::restart_iterations(ShardTable& table) {
 
 /// Ends the iterations that have all their parts, in order. The rule changes any row, so it waits
 /// while some are pinned. `all`: what the first one that ends has changed, if that was not in a sum.
-void Shard::finish_iterations(ShardTable& table, const ExecutedPush* all) {
+void Shard::finish_iterations(ShardTable& table, const Entries* all) {
     close_iterations(table, all);
     if (watch_every_ != 0) [[unlikely]]
         watch_iterations(table);
 }
 
-void Shard::close_iterations(ShardTable& table, const ExecutedPush* all) {
+void Shard::close_iterations(ShardTable& table, const Entries* all) {
     IterationProgress& iterations = table.iterations.state();
     while (iterations.complete()) {
         table.was_pushed = true;
@@ -102,7 +102,7 @@ void Shard::close_iterations(ShardTable& table, const ExecutedPush* all) {
             table.rows->list_aggregated(closing, aggregated_);
         table.iterations.close(
             [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });
-        const ExecutedPush* const only = std::exchange(all, nullptr);
+        const Entries* const only = std::exchange(all, nullptr);
         if (!is_moving_) continue;
         if (only != nullptr) {
             streams_.iteration_closed(table, *only);

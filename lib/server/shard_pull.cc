@@ -49,7 +49,7 @@ void Shard::pull(ShardTable& table, const Request& request) {
 Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Request& request,
                                                     size_t bytes) {
     const wire::FrameHeader& h = request.header;
-    const KeyRange keys{h.first, h.first + h.count};
+    const KeyRange keys = range_of(request);
     const bool is_range = (h.flags & wire::kKeysRange) != 0;
     if (is_range && !is_moving_ && bytes > 0 && table.rows->is_in_extent(keys))
         return table.rows->values(keys);
@@ -64,11 +64,8 @@ Errc Shard::read_rows(ShardTable& table, const Request& request, std::span<std::
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return Errc::kOk;
     if (is_moving_ && !serves(table, request)) return Errc::kOutOfRange;
-    if ((h.flags & wire::kKeysRange) != 0) {
-        return table.rows->pull({h.first, h.first + h.count}, out).code();
-    }
-    const Result<RowList> rows = rows_of(table, request);
-    return rows ? table.rows->pull(*rows, out).code() : rows.code();
+    const Result<Entries> entries = resolve(table, request);
+    return entries ? table.rows->pull(*entries, out).code() : entries.code();
 }
 
 void Shard::pull_by_write(ShardTable& table, const Request& request, size_t bytes) {
@@ -84,7 +81,7 @@ void Shard::pull_by_write(ShardTable& table, const Request& request, size_t byte
     } else if (is_moving_ && !serves(table, request)) {
         status = Errc::kOutOfRange;
     } else {
-        status = table.rows->values({h.first, h.first + h.count}).code();
+        status = table.rows->values(range_of(request)).code();
     }
     if (status != Errc::kOk) return reply(request.connection, h.request, status);
     KeptRequest* const kept = keep(*session, request, Wait::kWrite);

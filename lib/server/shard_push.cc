@@ -11,31 +11,11 @@ namespace weir {
 
 using wire::Kind;
 
-Errc change(ShardTable& table, const Request& request, RowList& rows) {
-    const wire::FrameHeader& h = request.header;
-    if ((h.flags & wire::kKeysRange) != 0)
-        return table.rows->push(KeyRange{h.first, h.first + h.count}, request.values).code();
-    Result<RowList> list = rows_of(table, request);
-    if (!list) return list.code();
-    rows = *std::move(list);
-    return table.rows->push(rows, request.values).code();
+static Errc add_to_sum(ShardTable& table, uint64_t iteration, const Entries& entries,
+                       std::span<const std::byte> values) {
+    table.iterations.added(iteration);
+    return table.rows->push_aggregate(iteration, entries, values).code();
 }
-
-namespace {
-
-Errc add_to_sum(ShardTable& table, const Request& request) {
-    const wire::FrameHeader& h = request.header;
-    table.iterations.added(h.iteration);
-    if ((h.flags & wire::kKeysRange) != 0) {
-        const KeyRange keys{h.first, h.first + h.count};
-        return table.rows->push_aggregate(h.iteration, keys, request.values).code();
-    }
-    const Result<RowList> list = rows_of(table, request);
-    return list ? table.rows->push_aggregate(h.iteration, *list, request.values).code()
-                : list.code();
-}
-
-}  // namespace
 
 void Shard::apply(const Request& request) {
     ShardTable& table = *tables_[request.header.table];
@@ -75,13 +55,17 @@ void Shard::push_part(ShardTable& table, const Request& request) {
         }
     }
     const bool is_all = table.iterations.is_all(h.iteration, session->worker, h.parts);
-    RowList rows;
-    const ExecutedPush executed{request, rows};
-    const ExecutedPush* all = nullptr;  // that the iteration changes
+    Result<Entries> entries = Entries();
+    const Entries* all = nullptr;  // that the iteration changes
     if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
-        if (is_all && !table.pins.any()) all = &executed;
         const size_t row_count = table.rows->row_count();
-        status = all != nullptr ? change(table, request, rows) : add_to_sum(table, request);
+        entries = resolve(table, request);
+        status = entries.code();
+        if (status == Errc::kOk) {
+            if (is_all && !table.pins.any()) all = &*entries;
+            status = all != nullptr ? table.rows->push(*entries, request.values).code()
+                                    : add_to_sum(table, h.iteration, *entries, request.values);
+        }
         if (status != Errc::kOk) all = nullptr;
         if (all == nullptr && status == Errc::kOk && !fits_into_change(table, h.iteration))
             status = Errc::kNoMemory;
@@ -118,7 +102,7 @@ void Shard::record_made_rows(ShardTable& table, const Request& request, size_t r
     if (table.rows->row_count() == row_count) [[likely]]
         return;
     table.was_pushed = true;
-    streams_.made_rows(table, request);
+    streams_.made_rows(table, keys_of(request));
 }
 
 OfPositions judge_positions(const ShardTable& table, const Request& request) {
@@ -136,8 +120,7 @@ OfPositions judge_positions(const ShardTable& table, const Request& request) {
         for (const ClosedRun& run : closed.runs(range))
             look_at(run.state.last);
     } else {
-        const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
-        for (const uint64_t key : keys) {
+        for (const uint64_t key : keys_of(request)) {
             const ClosedState* const state = closed.find(table.positions.position(key));
             look_at(state == nullptr ? 0 : state->last);
         }
@@ -160,15 +143,22 @@ std::optional<IterationFailure> failure_at(const ShardTable& table, uint64_t ite
     return state != nullptr ? state->failure_of(iteration) : closed.failure_of(iteration);
 }
 
-Result<RowList> rows_of(ShardTable& table, const Request& request) {
+Result<Entries> resolve(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
-    if ((h.flags & wire::kKeysKnown) != 0) {
-        return table.rows->known_rows(
-            {h.first, h.count, request.ends.first_key, request.ends.last_key});
+    Entries entries;
+    if (request.has(wire::kKeysRange)) {
+        entries.is_range = true;
+        entries.range = range_of(request);
+        return entries;
     }
-    const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()), h.count);
-    return h.kind == Kind::kPush ? table.rows->rows_for_push(keys)
-                                 : table.rows->rows_for_pull(keys);
+    if (request.has(wire::kKeysKnown)) {
+        WEIR_ASSIGN(entries.list, table.rows->known_rows(known_list(request)));
+        return entries;
+    }
+    entries.keys = keys_of(request);
+    WEIR_ASSIGN(entries.list, h.kind == Kind::kPush ? table.rows->rows_for_push(entries.keys)
+                                                    : table.rows->rows_for_pull(entries.keys));
+    return entries;
 }
 
 }  // namespace weir

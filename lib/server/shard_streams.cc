@@ -213,7 +213,7 @@ bool Shard::serves(const ShardTable& table, const Request& request) const {
     const PositionSet& primary = holdings_.primary();
     if (h.count == 0 || holdings_.is_settled()) return true;
     if ((h.flags & wire::kKeysRange) == 0) return true;
-    const KeyRange keys{h.first, h.first + h.count};
+    const KeyRange keys = range_of(request);
     if (!table.positions.is_dense() || keys.end > table.positions.key_count()) return false;
     if (primary.covers(
             {table.positions.position(keys.begin), table.positions.position(keys.end - 1)})) {
@@ -234,7 +234,7 @@ Errc Shard::judge_push(const ShardTable& table, const Request& request) const {
     if (!streams_.has_room()) return Errc::kBusy;
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysKnown) == 0) return Errc::kOk;
-    const ListId id{h.first, h.count, request.ends.first_key, request.ends.last_key};
+    const ListId id = known_list(request);
     const TouchedSegments* const touched = touched_.find(h.table, id, holdings_.segments());
     const bool is_recorded = touched != nullptr && streams_.knows(h.table, id, *touched);
     return is_recorded ? Errc::kOk : Errc::kUnknownList;

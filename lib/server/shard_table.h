@@ -36,8 +36,8 @@ struct ShardTable {
     PositionMap positions = PositionMap::sparse();
 };
 
-/// The rows of the key list that a push or pull names. Errors: as TableShard's look-ups of rows
-[[nodiscard]] Result<RowList> rows_of(ShardTable& table, const Request& request);
+/// Finds what a push or pull names. Nobody reads its keys again. Errors: as TableShard's look-ups of rows
+[[nodiscard]] Result<Entries> resolve(ShardTable& table, const Request& request);
 
 /// The position of the first key of a push or pull, unless it has no keys or they are not here.
 [[nodiscard]] std::optional<uint64_t> first_position(const ShardTable& table,
@@ -57,15 +57,5 @@ enum class OfPositions {
     kUnknown  ///< its keys are not here
 };
 [[nodiscard]] OfPositions judge_positions(const ShardTable& table, const Request& part);
-
-/// Runs the table's rule with the push's values. `rows`: of its list, if it has one, as they were found.
-/// Errors: as TableShard::push()
-[[nodiscard]] Errc change(ShardTable& table, const Request& request, RowList& rows);
-
-/// A push that has changed a table.
-struct ExecutedPush {
-    const Request& request;
-    const RowList& rows;  ///< of its list, if it has one; valid until the table looks up others
-};
 
 }  // namespace weir

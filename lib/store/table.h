@@ -34,6 +34,18 @@ struct RowList {
     KeyListCache::Rows remembered;  ///< keeps `rows` alive; none if the list is not remembered
 };
 
+/// What a request names in one table, resolved: a range of a dense table, or the rows of a list.
+struct Entries {
+    bool is_range = false;
+    KeyRange range;
+    RowList list;
+    std::span<const uint64_t> keys;  ///< of the list; none: it came by its hash
+
+    [[nodiscard]] size_t count() const noexcept {
+        return is_range ? range.key_count() : list.rows.size();
+    }
+};
+
 /// Some rows of a table, as TableShard::list() finds them: those of a range of keys, or of a list.
 struct ListedRows {
     KeyRange range;              ///< of a dense table, within one of extents()
@@ -123,6 +135,16 @@ public:
     [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed);
     [[nodiscard]] Status pull(const RowList& list, std::span<std::byte> out) const;
 
+    // Either of the two.
+
+    [[nodiscard]] Status push(const Entries& entries, std::span<const std::byte> pushed) {
+        return entries.is_range ? push(entries.range, pushed) : push(entries.list, pushed);
+    }
+
+    [[nodiscard]] Status pull(const Entries& entries, std::span<std::byte> out) const {
+        return entries.is_range ? pull(entries.range, out) : pull(entries.list, out);
+    }
+
     // Aggregation over workers, by iteration. Those that are not applied or dropped lie within
     // schema().window() iterations, one after the other: each has an aggregate of its own.
     // Errors: as push(), and Errc::kNoMemory
@@ -131,6 +153,13 @@ public:
                                         std::span<const std::byte> pushed);
     [[nodiscard]] Status push_aggregate(uint64_t iteration, const RowList& list,
                                         std::span<const std::byte> pushed);
+
+    [[nodiscard]] Status push_aggregate(uint64_t iteration, const Entries& entries,
+                                        std::span<const std::byte> pushed) {
+        return entries.is_range ? push_aggregate(iteration, entries.range, pushed)
+                                : push_aggregate(iteration, entries.list, pushed);
+    }
+
     /// Runs the rule once on what was aggregated.
     void apply_aggregate(uint64_t iteration);
     /// Lists the rows that apply_aggregate() would change. The first time it walks through all keys

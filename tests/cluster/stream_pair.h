@@ -399,14 +399,14 @@ private:
         for (float& value : values)
             value = static_cast<float>(random.uniform()) + 0.1F;
         request.values = std::as_bytes(std::span(values));
-        RowList rows;
-        REQUIRE(change(table, request, rows) == Errc::kOk);
-        const ExecutedPush executed{request, rows};
+        const Result<Entries> entries = resolve(table, request);
+        REQUIRE(entries.has_value());
+        REQUIRE(table.rows->push(*entries, request.values).has_value());
         if (are_iterations) {
             ClosedIterations& closed = table.iterations.state().closed();
             closed.close(closed.lowest() + 1, std::nullopt);
             streams.iteration_closes();
-            return streams.iteration_closed(table, executed);
+            return streams.iteration_closed(table, *entries);
         }
         const SegmentList& held = primary.holdings.segments();
         const uint64_t time = ++time_;
@@ -414,7 +414,7 @@ private:
             const uint32_t i = held.find(table.positions.position(key));
             times.raise(held, SegmentRun{i, i + 1}, time);
         }
-        streams.pushed(table, worker, times, executed);
+        streams.pushed(table, *entries, worker, times);
     }
 
     [[nodiscard]] std::vector<uint64_t> some_keys(const ShardTable& table, uint64_t keys_max = 12) {

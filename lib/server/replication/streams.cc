@@ -184,26 +184,25 @@ void Streams::remember(StreamedList&& list, size_t key_count) {
     lists_.insert_or_assign(place(list.table, list.id), std::move(list));
 }
 
-void Streams::pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
-                     const ExecutedPush& push) {
-    if (push.request.header.count == 0) return;
+void Streams::pushed(ShardTable& table, const Entries& entries, uint32_t worker,
+                     const RangeClock& clock) {
+    if (entries.count() == 0) return;
     changes();
-    record(table, push, {worker, &clock});
+    record(table, entries, {worker, &clock});
 }
 
-void Streams::record(ShardTable& table, const ExecutedPush& push, const Cause& cause) {
-    const wire::FrameHeader& h = push.request.header;
-    if ((h.flags & wire::kKeysRange) != 0) {
+void Streams::record(ShardTable& table, const Entries& entries, const Cause& cause) {
+    if (entries.is_range) {
         for (const auto& [learner, stream] : streams_)
-            record_range(*stream, table, {h.first, h.first + h.count}, cause);
+            record_range(*stream, table, entries.range, cause);
         return;
     }
-    const RowList& list = push.rows;
+    const RowList& list = entries.list;
     const uint32_t number = table.rows->schema().id;
     if (StreamedList* const known = find_list(number, list.id); known != nullptr)
         return record_list(*known, list, table, cause);
-    std::span keys(reinterpret_cast<const uint64_t*>(push.request.keys.data()), h.count);
-    if ((h.flags & wire::kKeysKnown) != 0) {
+    std::span<const uint64_t> keys = entries.keys;
+    if (keys.empty()) {
         if (!cause.is_iteration()) return;  // knows() has said that nothing of it is streamed
         table.rows->find_keys(list.rows, keys_);
         keys = keys_;
@@ -212,7 +211,7 @@ void Streams::record(ShardTable& table, const ExecutedPush& push, const Cause& c
     streamed.table = number;
     streamed.id = list.id;
     record_list(streamed, list, table, cause);
-    remember(std::move(streamed), h.count);
+    remember(std::move(streamed), list.rows.size());
 }
 
 Streams::StreamedList Streams::parts_of(const ShardTable& table,
@@ -417,10 +416,8 @@ void Streams::put_rows(const ListPart& part, std::span<const uint32_t> rows,
     record_.state = state_bytes_;
 }
 
-void Streams::made_rows(ShardTable& table, const Request& request) {
+void Streams::made_rows(ShardTable& table, std::span<const uint64_t> keys) {
     if (streams_.empty()) return;
-    const std::span keys(reinterpret_cast<const uint64_t*>(request.keys.data()),
-                         request.header.count);
     const Result<RowList> list = table.rows->rows_for_pull(keys);
     if (!list) return;
     std::vector<uint64_t> made;

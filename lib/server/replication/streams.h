@@ -22,7 +22,6 @@
 #include "lib/ring/view.h"
 #include "lib/server/holdings.h"
 #include "lib/server/replication/stream.h"
-#include "lib/server/requests/request.h"
 #include "lib/vclock/range_clock.h"
 #include "transport/transport.h"
 
@@ -106,12 +105,12 @@ public:
 
     /// A push was executed, and the worker's clock raised: records what it has changed. Nobody else can
     /// change its keys.
-    void pushed(ShardTable& table, uint32_t worker, const RangeClock& clock,
-                const ExecutedPush& push);
+    void pushed(ShardTable& table, const Entries& entries, uint32_t worker,
+                const RangeClock& clock);
 
     /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
-    /// them, too, with all others of its keys that are as fresh.
-    void made_rows(ShardTable& table, const Request& request);
+    /// them, too, with all others of its `keys` that are as fresh.
+    void made_rows(ShardTable& table, std::span<const uint64_t> keys);
 
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
     void iteration_closes() noexcept { changes(); }
@@ -119,8 +118,8 @@ public:
     /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
     void iteration_closed(ShardTable& table, const AggregatedRows& changed);
 
-    /// The same of one that this request alone has changed.
-    void iteration_closed(ShardTable& table, const ExecutedPush& only) { record(table, only, {}); }
+    /// The same of one in which a single push has changed these entries.
+    void iteration_closed(ShardTable& table, const Entries& only) { record(table, only, {}); }
 
     /// As Stream::table_filled(), has_filled() and forget_filled().
     void table_filled(uint32_t table) {
@@ -246,7 +245,7 @@ private:
 
     void look_at_positions();
     void take_over(Stream& stream);
-    void record(ShardTable& table, const ExecutedPush& push, const Cause& cause);
+    void record(ShardTable& table, const Entries& entries, const Cause& cause);
     void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
     [[nodiscard]] bool record_sum(ShardTable& table, const AggregatedRows& changed);
     [[nodiscard]] StreamedList parts_of_sum(const ShardTable& table,

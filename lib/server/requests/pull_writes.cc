@@ -10,14 +10,6 @@ namespace weir {
 
 using transport::Post;
 
-namespace {
-
-KeyRange keys_of(const Request& pull) noexcept {
-    return {pull.header.first, pull.header.first + pull.header.count};
-}
-
-}  // namespace
-
 void PullWrites::add(KeptRequest& pull) {
     if (waiting_.empty() && post(pull)) return;
     waiting_.push_back(pull.slot);
@@ -29,14 +21,14 @@ bool PullWrites::post(KeptRequest& pull) {
     std::span<const std::byte> from = pull.room;
     if (from_rows) {
         if (table.pins.has_waiting()) return false;
-        const auto values = table.rows->values(keys_of(pull));
+        const auto values = table.rows->values(range_of(pull));
         WEIR_CHECK(values.has_value());
         from = *values;
         pull.writing.shown = table.iterations.state().last_closed();
     }
     switch (post_values(pull, from)) {
         case Post::kPosted:
-            if (from_rows) table.pins.pin(pull.slot, keys_of(pull));
+            if (from_rows) table.pins.pin(pull.slot, range_of(pull));
             return true;
         case Post::kNotNow: return false;
         case Post::kInvalid:
@@ -98,7 +90,7 @@ void PullWrites::forget(const PositionSet& positions) {
     const auto has_some = [&](const KeptRequest& pull) {
         if (!pull.room.empty()) return false;
         const PositionMap& map = pull.writing.table->positions;
-        const KeyRange keys = keys_of(pull);
+        const KeyRange keys = range_of(pull);
         const PositionRange range{map.position(keys.begin), map.position(keys.end - 1)};
         return positions.intersects(PositionSet(std::span(&range, 1)));
     };

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/key/key_list.h"
+#include "lib/key/key_range.h"
 #include "lib/store/memory.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
@@ -65,12 +67,28 @@ struct Request {
     return request;
 }
 
+/// Of a request that names a range.
+[[nodiscard]] inline KeyRange range_of(const Request& request) noexcept {
+    return {request.header.first, request.header.first + request.header.count};
+}
+
+/// Of a request that names a list, whose keys are here.
+[[nodiscard]] inline std::span<const uint64_t> keys_of(const Request& request) noexcept {
+    return {reinterpret_cast<const uint64_t*>(request.keys.data()), request.header.count};
+}
+
+/// Of one that names a list by its hash.
+[[nodiscard]] inline ListId known_list(const Request& request) noexcept {
+    const wire::FrameHeader& h = request.header;
+    return {h.first, h.count, request.ends.first_key, request.ends.last_key};
+}
+
 /// Of a request that has keys.
 [[nodiscard]] inline uint64_t first_key_of(const Request& request) noexcept {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysRange) != 0) return h.first;
     if ((h.flags & wire::kKeysKnown) != 0) return request.ends.first_key;
-    return reinterpret_cast<const uint64_t*>(request.keys.data())[0];
+    return keys_of(request)[0];
 }
 
 /// What a request waits for: it is in the queue of that, and in no other one.

@@ -12,9 +12,21 @@
 
 #include "lib/key/key_list.h"
 #include "lib/key/position.h"
+#include "lib/vclock/range_clock.h"
 #include "lib/vclock/segment_list.h"
 
 namespace weir {
+
+/// The segments in which a push has keys: a run, or those of a list, or none.
+struct Touched {
+    SegmentRun run;
+    const TouchedSegments* list = nullptr;  ///< valid until TouchedLists::look_up()
+
+    /// `held`: the segments to which they refer.
+    void raise(RangeClock& clock, const SegmentList& held, uint64_t time) const {
+        list != nullptr ? clock.raise(held, *list, time) : clock.raise(held, run, time);
+    }
+};
 
 /// A list that is not found comes in full once more, so any may be forgotten at any time.
 ///
