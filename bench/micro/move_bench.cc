@@ -14,9 +14,10 @@
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
 #include "lib/node/outbox.h"
+#include "lib/replication/follower.h"
+#include "lib/replication/streams.h"
 #include "lib/ring/plan.h"
-#include "lib/server/replication/follower.h"
-#include "lib/server/replication/streams.h"
+#include "lib/server/shard_table.h"
 #include "transport/shm/shm.h"
 
 namespace weir::bench {

@@ -86,7 +86,7 @@ size_t Shard::take_fetched() {
 void Shard::fetched(Session& session, KeptRequest& request) {
     const wire::FrameHeader& h = request.header;
     const bool is_part = request.has(wire::kAggregate);
-    ShardTable* const table = tables_[h.table].get();
+    ShardTable* const table = tables_[h.table];
     if (table == nullptr || table->is_dropped)
         return reply(request.connection, h.request, Errc::kNotFound);
     if (h.kind == Kind::kPush && !is_part) return fetched_push(session, *table, request);

@@ -9,31 +9,71 @@
 #include <utility>
 
 #include "lib/key/position.h"
+#include "lib/replication/table_replica.h"
 #include "lib/server/iterations/open_iterations.h"
 #include "lib/server/requests/pins.h"
 #include "lib/server/requests/request.h"
 #include "lib/store/table.h"
-#include "lib/vclock/clock_table.h"
 
 namespace weir {
 
-struct ShardTable {
+struct ShardTable final : TableReplica {
     explicit ShardTable(std::unique_ptr<TableShard> table)
-        : rows(std::move(table)), iterations(*rows) {
-        const TableSchema& schema = rows->schema();
-        if (schema.layout == Layout::kDense) positions = PositionMap::dense(schema.key_count);
-    }
+        : TableReplica(std::move(table)), iterations(*rows, closed) {}
 
-    std::unique_ptr<TableShard> rows;
+    [[nodiscard]] bool is_read(KeyRange keys) const noexcept override { return pins.any_of(keys); }
+
     OpenIterations iterations;
     RequestQueue deferred;  ///< wait until an iteration is closed
     Pins pins;
-    ClockTable clocks;
-    bool was_pushed = false;       ///< rows, times or iterations may not be as in the beginning
-    bool is_dropped = false;       ///< it is here only for a checkpoint that is under way
     uint64_t closed_at_start = 0;  ///< iterations: it was read from a checkpoint
     uint64_t watched = 0;          ///< as Shard::watch_iterations() counts iterations
-    PositionMap positions = PositionMap::sparse();
+};
+
+/// All of them, by number; nullptr: none.
+struct ShardTables : Replicas {
+    class Iterator {
+    public:
+        using difference_type = ptrdiff_t;
+        using value_type = ShardTable*;
+
+        Iterator() = default;
+
+        explicit Iterator(Replicas::const_iterator at) : at_(at) {}
+
+        [[nodiscard]] ShardTable* operator*() const noexcept {
+            return static_cast<ShardTable*>(at_->get());
+        }
+
+        Iterator& operator++() {
+            ++at_;
+            return *this;
+        }
+
+        Iterator operator++(int) { return Iterator(at_++); }
+
+        [[nodiscard]] bool operator==(const Iterator&) const = default;
+
+    private:
+        Replicas::const_iterator at_;
+    };
+
+    [[nodiscard]] ShardTable* operator[](size_t number) const noexcept {
+        return static_cast<ShardTable*>(Replicas::operator[](number).get());
+    }
+
+    void put(size_t number, std::unique_ptr<ShardTable> table) {
+        Replicas::operator[](number) = std::move(table);
+    }
+
+    [[nodiscard]] std::unique_ptr<ShardTable> take(size_t number) {
+        return std::unique_ptr<ShardTable>(
+            static_cast<ShardTable*>(Replicas::operator[](number).release()));
+    }
+
+    [[nodiscard]] Iterator begin() const noexcept { return Iterator(Replicas::begin()); }
+
+    [[nodiscard]] Iterator end() const noexcept { return Iterator(Replicas::end()); }
 };
 
 /// Finds what a push or pull names. Nobody reads its keys again. Errors: as TableShard's look-ups of rows

@@ -71,7 +71,7 @@ Status Shard::create_table(std::span<const std::byte> body) {
     }
     made->iterations.state().restart(primary_ranges());
     set_members(*made);
-    tables_[message->table] = std::move(made);
+    tables_.put(message->table, std::move(made));
     tables_.dropped.erase(message->table);
     finish_iterations(*tables_[message->table]);  // those before its first member's are empty
     return {};
@@ -122,7 +122,7 @@ void Shard::confirm_drops(uint64_t confirmed) {
 void Shard::drop_made_table(uint32_t number) {
     tables_.dropped.insert(number);
     streams_.forget_table(number);
-    dropped_.push_back(std::move(tables_[number]));
+    dropped_.push_back(tables_.take(number));
     ShardTable& table = *dropped_.back();
     (void)table.pins.take_push();
     (void)table.pins.take_iteration();

@@ -36,6 +36,8 @@ struct RowList {
 
 /// What a request names in one table, resolved: a range of a dense table, or the rows of a list.
 struct Entries {
+    Entries() = default;
+
     bool is_range = false;
     KeyRange range;
     RowList list;

@@ -14,9 +14,9 @@
 
 #include "lib/base/random.h"
 #include "lib/node/outbox.h"
+#include "lib/replication/follower.h"
+#include "lib/replication/streams.h"
 #include "lib/ring/plan.h"
-#include "lib/server/replication/follower.h"
-#include "lib/server/replication/streams.h"
 #include "lib/server/requests/touched_lists.h"
 #include "lib/wire/messages.h"
 #include "tests/frames.h"
@@ -79,7 +79,7 @@ struct Side {
         std::vector<PositionRange> ranges;
         for (const PositionRange range : holdings.primary().ranges())
             ranges.push_back(range);
-        tables.back()->iterations.state().restart(ranges);
+        tables[schema.id]->iterations.state().restart(ranges);
     }
 
     PreparedMemory heap;

@@ -24,21 +24,24 @@ LAYERS = {
     "lib/bootstrap": ("lib/base", "transport"),
     "lib/node": ("lib/base", "lib/key", "transport", "lib/store", "lib/wire"),
     "lib/manager": ("lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/node"),
-    "lib/server": ("lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/task", "lib/node"),
+    "lib/replication": ("lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/wire", "lib/node"),
+    "lib/server": (
+        "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/task", "lib/node", "lib/replication",
+    ),
     "lib/worker": ("lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/wire", "lib/task", "lib/node"),
     "lib/job": (
         "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/manager",
-        "lib/server", "lib/worker",
+        "lib/replication", "lib/server", "lib/worker",
     ),
     "lib/data": ("lib/base", "lib/key"),
     "lib/linalg": ("lib/base", "lib/key"),
     "lib": (
         "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/manager",
-        "lib/server", "lib/worker", "lib/job",
+        "lib/replication", "lib/server", "lib/worker", "lib/job",
     ),  # the public headers; files in lib itself, not in a folder that is not listed
     "lib/apps": (
         "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/manager",
-        "lib/server", "lib/worker", "lib/job", "lib/data", "lib/linalg", "lib",
+        "lib/replication", "lib/server", "lib/worker", "lib/job", "lib/data", "lib/linalg", "lib",
     ),
 }
 FILES_MAX = 32  # of a folder; above it, what belongs together gets a folder of its own

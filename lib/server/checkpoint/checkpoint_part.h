@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lib/checkpoint/disk_queue.h"
+#include "lib/replication/holdings.h"
 #include "lib/server/checkpoint/table_snapshot.h"
-#include "lib/server/holdings.h"
 #include "lib/wire/checkpoint_message.h"
 
 namespace weir {

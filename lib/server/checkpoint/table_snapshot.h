@@ -21,7 +21,7 @@
 #include "lib/checkpoint/chunk_writer.h"
 #include "lib/checkpoint/disk_queue.h"
 #include "lib/key/position_set.h"
-#include "lib/server/replication/spare_buffers.h"
+#include "lib/replication/spare_buffers.h"
 #include "lib/server/shard_table.h"
 #include "lib/vclock/segment_list.h"
 

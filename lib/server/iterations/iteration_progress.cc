@@ -8,7 +8,8 @@
 
 namespace weir {
 
-IterationProgress::IterationProgress(uint32_t window) : window_(window) {
+IterationProgress::IterationProgress(ClosedIterations& closed, uint32_t window)
+    : closed_(closed), window_(window) {
     WEIR_CHECK(window > 0);
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/server/iterations/closed_iterations.h"
+#include "lib/replication/closed_iterations.h"
 
 namespace weir {
 
@@ -36,7 +36,7 @@ public:
     static constexpr uint32_t kPartsMax = 1U << 20;
 
     /// `window`: how many are open; 1 or more.
-    explicit IterationProgress(uint32_t window = 1);
+    explicit IterationProgress(ClosedIterations& closed, uint32_t window = 1);
 
     /// A view has these members, in ascending order. What has arrived from others still counts.
     void set_members(std::span<const IterationMember> members);
@@ -204,12 +204,12 @@ private:
     void note(uint64_t iteration, Failure failure) noexcept;
     void note_withdrawals(uint64_t iteration) noexcept;
 
+    ClosedIterations& closed_;
     std::vector<Open> window_;     ///< iteration i at i % size
     std::vector<Member> members_;  ///< ascending by worker
     std::optional<Failure> loss_;  ///< of every iteration that is not open yet: a lost worker
     std::optional<Failure> end_;   ///< end() was called
     std::vector<Withdrawal> withdrawals_;
-    ClosedIterations closed_;
     uint64_t hold_ = kNotHeld;           ///< none from here on is closed
     uint64_t stop_ = kNotHeld;           ///< nor from here on
     uint64_t hopeless_from_ = kNotHeld;  ///< the first iteration that lacks a lost worker's part

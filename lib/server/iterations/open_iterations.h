@@ -24,9 +24,9 @@ class OpenIterations {
 public:
     using Failure = IterationProgress::Failure;
 
-    /// `rows`: the table, whose schema says how many iterations are open. It must live as long.
-    explicit OpenIterations(TableShard& rows)
-        : rows_(rows), state_(rows.schema().window()), open_(rows.schema().window()) {}
+    /// `rows`: the table, whose schema says how many iterations are open. It and `closed` must live as long.
+    OpenIterations(TableShard& rows, ClosedIterations& closed)
+        : rows_(rows), state_(closed, rows.schema().window()), open_(rows.schema().window()) {}
 
     OpenIterations(const OpenIterations&) = delete;
     OpenIterations& operator=(const OpenIterations&) = delete;

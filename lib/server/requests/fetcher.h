@@ -10,8 +10,8 @@
 #include <deque>
 #include <unordered_map>
 
+#include "lib/replication/spare_blocks.h"
 #include "lib/server/requests/request.h"
-#include "lib/server/requests/spare_blocks.h"
 #include "lib/store/memory.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"

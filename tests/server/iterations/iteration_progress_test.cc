@@ -16,8 +16,13 @@ constexpr PositionRange kHigh{1000, ~uint64_t{0}};
 
 /// Of a shard that is primary of the whole ring, with the workers 0 .. `workers` - 1 from the first
 /// iteration on.
-struct Progress : IterationProgress {
-    explicit Progress(uint32_t workers, uint32_t window = 1) : IterationProgress(window) {
+struct Closed {
+    ClosedIterations its_closed;
+};
+
+struct Progress : Closed, IterationProgress {
+    explicit Progress(uint32_t workers, uint32_t window = 1)
+        : IterationProgress(its_closed, window) {
         restart(std::array{kLow, kHigh});
         std::vector<IterationMember> members;
         for (uint32_t worker = 0; worker < workers; ++worker)

@@ -58,7 +58,8 @@ struct WindowOfTwo {
     KeyListCache lists{memory, 4096};
     std::unique_ptr<TableShard> rows =
         *TableShard::make(two_keys(), PositionSet::whole_ring(), rules, memory, lists);
-    OpenIterations iterations{*rows};
+    ClosedIterations closed;
+    OpenIterations iterations{*rows, closed};
     uint32_t time = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/replication/stream.h"
+#include "lib/replication/stream.h"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ PositionSet positions_of(std::span<const LearnedSegment> segments) {
 }  // namespace
 
 Stream::Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock,
-               const Holdings& holdings, ShardTables& tables, Shared shared)
+               const Holdings& holdings, Replicas& tables, Shared shared)
     : ends_(std::move(ends)),
       endpoint_(endpoint),
       clock_(clock),
@@ -383,7 +383,7 @@ void Stream::add_iterations(const Batch& batch, size_t table) {
 
 /// Of the record's table.
 void Stream::put_iterations(RecordMessage& record, PositionRange range) const {
-    const ClosedIterations& closed = tables_[record.table]->iterations.state().closed();
+    const ClosedIterations& closed = tables_[record.table]->closed;
     for (const ClosedRun& run : closed.runs(range)) {
         RecordedIterations one{run.range, run.state.last, {}};
         for (const FailedIteration& failed : run.state.failed)

@@ -18,10 +18,10 @@
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
 #include "lib/key/key_list.h"
+#include "lib/replication/holdings.h"
+#include "lib/replication/stream.h"
 #include "lib/ring/moves.h"
 #include "lib/ring/view.h"
-#include "lib/server/holdings.h"
-#include "lib/server/replication/stream.h"
 #include "lib/vclock/range_clock.h"
 #include "transport/transport.h"
 
@@ -42,7 +42,7 @@ public:
 
     /// What is a reference must outlive this.
     Streams(transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
-            ShardTables& tables, const LendingOptions& lending, RepeatedLog& failures)
+            Replicas& tables, const LendingOptions& lending, RepeatedLog& failures)
         : endpoint_(endpoint),
           clock_(clock),
           holdings_(holdings),
@@ -105,21 +105,21 @@ public:
 
     /// A push was executed, and the worker's clock raised: records what it has changed. Nobody else can
     /// change its keys.
-    void pushed(ShardTable& table, const Entries& entries, uint32_t worker,
+    void pushed(TableReplica& table, const Entries& entries, uint32_t worker,
                 const RangeClock& clock);
 
     /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
     /// them, too, with all others of its `keys` that are as fresh.
-    void made_rows(ShardTable& table, std::span<const uint64_t> keys);
+    void made_rows(TableReplica& table, std::span<const uint64_t> keys);
 
     /// An iteration of the table is about to be closed: what is answered from now on waits for it.
     void iteration_closes() noexcept { changes(); }
 
     /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
-    void iteration_closed(ShardTable& table, const AggregatedRows& changed);
+    void iteration_closed(TableReplica& table, const AggregatedRows& changed);
 
     /// The same of one in which a single push has changed these entries.
-    void iteration_closed(ShardTable& table, const Entries& only) { record(table, only, {}); }
+    void iteration_closed(TableReplica& table, const Entries& only) { record(table, only, {}); }
 
     /// As Stream::table_filled(), has_filled() and forget_filled().
     void table_filled(uint32_t table) {
@@ -245,28 +245,28 @@ private:
 
     void look_at_positions();
     void take_over(Stream& stream);
-    void record(ShardTable& table, const Entries& entries, const Cause& cause);
-    void record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause);
-    [[nodiscard]] bool record_sum(ShardTable& table, const AggregatedRows& changed);
-    [[nodiscard]] StreamedList parts_of_sum(const ShardTable& table,
+    void record(TableReplica& table, const Entries& entries, const Cause& cause);
+    void record_range(Stream& stream, TableReplica& table, KeyRange keys, const Cause& cause);
+    [[nodiscard]] bool record_sum(TableReplica& table, const AggregatedRows& changed);
+    [[nodiscard]] StreamedList parts_of_sum(const TableReplica& table,
                                             std::span<const uint64_t> keys);
-    void record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
+    void record_list(StreamedList& streamed, const RowList& list, TableReplica& table,
                      const Cause& cause);
     void record_part(ListPart& part, const RowList& list, const TableShard& table,
                      const Cause& cause);
-    void record_no_rows(Stream& stream, const ShardTable& table, const Cause& cause);
+    void record_no_rows(Stream& stream, const TableReplica& table, const Cause& cause);
     void end_change(Stream& stream, std::span<const PositionRange> segments, const Cause& cause);
     [[nodiscard]] StreamedList* find_list(uint32_t table, const ListId& id) noexcept;
     void put_rows(const ListPart& part, std::span<const uint32_t> rows, const TableShard& table);
     void remember(StreamedList&& list, size_t key_count);
     void forget_lists();
-    [[nodiscard]] StreamedList parts_of(const ShardTable& table,
+    [[nodiscard]] StreamedList parts_of(const TableReplica& table,
                                         std::span<const uint64_t> keys) const;
 
     transport::Endpoint& endpoint_;
     const Clock& clock_;
     const Holdings& holdings_;
-    ShardTables& tables_;
+    Replicas& tables_;
     RepeatedLog& failures_;
     Lender lender_;
     std::vector<ToLearner> streams_;  ///< ascending by learner

@@ -2,7 +2,7 @@
 /// \file
 /// The last closed iterations by ranges of positions, against a plain table of positions.
 
-#include "lib/server/iterations/closed_iterations.h"
+#include "lib/replication/closed_iterations.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
-#include "lib/server/replication/follower.h"
+#include "lib/replication/follower.h"
 #include "lib/wire/messages.h"
 #include "tests/cluster/stream_pair.h"
 #include "tests/log_lines.h"
@@ -342,7 +342,7 @@ TEST_SUITE("stream") {
         pair.make_table(dense_table("big", 1'000'000));
         pair.make_table(dense_table("wide", 2000, ValueType::kFloat32, 600));
         pair.push_something();
-        for (auto& table : pair.primary.tables)
+        for (ShardTable* const table : pair.primary.tables)
             table->was_pushed = true;
         const uint64_t ahead_bytes = packets_ahead(pair) * uint64_t{kMessageBytesMax};
         CHECK(ahead_bytes > Stream::kWindowBytes / 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/holdings.h"
+#include "lib/replication/holdings.h"
 
 #include <algorithm>
 
@@ -173,9 +173,9 @@ bool Holdings::drop_some() {
 bool Holdings::is_read(PositionRange range) const {
     const PositionSet positions(std::span(&range, 1));
     for (const auto& table : tables_) {
-        if (table == nullptr || !table->positions.is_dense() || !table->pins.any()) continue;
+        if (table == nullptr || !table->positions.is_dense()) continue;
         for (const KeyRange keys : positions.dense_keys(table->positions.key_count())) {
-            if (table->pins.any_of(keys)) return true;
+            if (table->is_read(keys)) return true;
         }
     }
     return false;
@@ -197,7 +197,7 @@ bool Holdings::give_up_dropped() {
         if (table == nullptr) continue;
         table->rows->give_up(positions);
         for (const PositionRange range : dropped)
-            table->iterations.state().closed().drop(range);
+            table->closed.drop(range);
     }
     drops_rows_ = true;
     hold(kept);

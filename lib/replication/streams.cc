@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/replication/streams.h"
+#include "lib/replication/streams.h"
 
 #include <algorithm>
 #include <numeric>
@@ -184,14 +184,14 @@ void Streams::remember(StreamedList&& list, size_t key_count) {
     lists_.insert_or_assign(place(list.table, list.id), std::move(list));
 }
 
-void Streams::pushed(ShardTable& table, const Entries& entries, uint32_t worker,
+void Streams::pushed(TableReplica& table, const Entries& entries, uint32_t worker,
                      const RangeClock& clock) {
     if (entries.count() == 0) return;
     changes();
     record(table, entries, {worker, &clock});
 }
 
-void Streams::record(ShardTable& table, const Entries& entries, const Cause& cause) {
+void Streams::record(TableReplica& table, const Entries& entries, const Cause& cause) {
     if (entries.is_range) {
         for (const auto& [learner, stream] : streams_)
             record_range(*stream, table, entries.range, cause);
@@ -214,7 +214,7 @@ void Streams::record(ShardTable& table, const Entries& entries, const Cause& cau
     remember(std::move(streamed), list.rows.size());
 }
 
-Streams::StreamedList Streams::parts_of(const ShardTable& table,
+Streams::StreamedList Streams::parts_of(const TableReplica& table,
                                         std::span<const uint64_t> keys) const {
     StreamedList list;
     const SegmentList& held = holdings_.segments();
@@ -263,7 +263,7 @@ void Streams::end_change(Stream& stream, std::span<const PositionRange> segments
     stream.was_changed(state_);
 }
 
-void Streams::iteration_closed(ShardTable& table, const AggregatedRows& changed) {
+void Streams::iteration_closed(TableReplica& table, const AggregatedRows& changed) {
     if (record_sum(table, changed)) return;
     for (const auto& [learner, stream] : streams_) {
         stream->iteration_closed(table.rows->schema().id, changed);
@@ -274,7 +274,7 @@ void Streams::iteration_closed(ShardTable& table, const AggregatedRows& changed)
 /// Workers often push the same lists in each iteration, so that their sums are of the same keys. From the
 /// second time on they are recorded as a push of these keys would be. False: it is not, because this is the
 /// first time, or there is no room to remember its keys.
-bool Streams::record_sum(ShardTable& table, const AggregatedRows& changed) {
+bool Streams::record_sum(TableReplica& table, const AggregatedRows& changed) {
     const size_t count = changed.keys.size();
     if (streams_.empty() || !changed.ranges.empty() || count < kRememberedKeysMin) return false;
     const size_t bytes = count * (sizeof(uint64_t) + sizeof(uint32_t));
@@ -297,7 +297,7 @@ bool Streams::record_sum(ShardTable& table, const AggregatedRows& changed) {
 }
 
 /// The keys of a sparse table's sum are in the order of their rows; learners know ascending lists only.
-Streams::StreamedList Streams::parts_of_sum(const ShardTable& table,
+Streams::StreamedList Streams::parts_of_sum(const TableReplica& table,
                                             std::span<const uint64_t> keys) {
     std::vector<uint32_t> order(keys.size());
     std::iota(order.begin(), order.end(), 0);
@@ -318,14 +318,14 @@ Streams::StreamedList Streams::parts_of_sum(const ShardTable& table,
 }
 
 /// The change has no rows that the stream carries. An iteration is closed anyway.
-void Streams::record_no_rows(Stream& stream, const ShardTable& table, const Cause& cause) {
+void Streams::record_no_rows(Stream& stream, const TableReplica& table, const Cause& cause) {
     if (!cause.is_iteration()) return;
     record_.clear();
     record_.table = table.rows->schema().id;
     end_change(stream, {}, cause);
 }
 
-void Streams::record_range(Stream& stream, ShardTable& table, KeyRange keys, const Cause& cause) {
+void Streams::record_range(Stream& stream, TableReplica& table, KeyRange keys, const Cause& cause) {
     const SegmentList& held = holdings_.segments();
     const PositionMap& map = table.positions;
     segments_.clear();
@@ -367,7 +367,7 @@ void Streams::record_range(Stream& stream, ShardTable& table, KeyRange keys, con
 }
 
 /// `streamed`: what streams carry of the list.
-void Streams::record_list(StreamedList& streamed, const RowList& list, ShardTable& table,
+void Streams::record_list(StreamedList& streamed, const RowList& list, TableReplica& table,
                           const Cause& cause) {
     for (const auto& [learner, stream] : streams_) {
         const auto part = std::ranges::find(streamed.parts, stream.get(), &ListPart::stream);
@@ -416,7 +416,7 @@ void Streams::put_rows(const ListPart& part, std::span<const uint32_t> rows,
     record_.state = state_bytes_;
 }
 
-void Streams::made_rows(ShardTable& table, std::span<const uint64_t> keys) {
+void Streams::made_rows(TableReplica& table, std::span<const uint64_t> keys) {
     if (streams_.empty()) return;
     const Result<RowList> list = table.rows->rows_for_pull(keys);
     if (!list) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/replication/touched_rows.h"
+#include "lib/replication/touched_rows.h"
 
 #include <cstring>
 #include <utility>

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lib/base/check.h"
-#include "lib/server/replication/stream.h"
+#include "lib/replication/stream.h"
 
 namespace weir {
 
@@ -207,7 +207,7 @@ void Stream::end(Batch& batch) {
 }
 
 /// Of the rows that were listed.
-RecordMessage Stream::record_of(const ShardTable& table, size_t number) {
+RecordMessage Stream::record_of(const TableReplica& table, size_t number) {
     const TableShard& rows = *table.rows;
     RecordMessage record;
     record.table = static_cast<uint32_t>(number);
@@ -236,7 +236,7 @@ void Stream::add_listed(size_t table, bool has_more) {
 }
 
 void Stream::add_as_now(size_t number, const PositionSet& positions, const TouchedRows& touched) {
-    const ShardTable& table = *tables_[number];
+    const TableReplica& table = *tables_[number];
     const bool is_dense = table.positions.is_dense();
     listed_ = {};
     for (const KeyRange extent : table.rows->extents()) {
@@ -277,7 +277,7 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
 }
 
 /// Sends rows of a table, as they are now. False: not now.
-bool Stream::send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_max) {
+bool Stream::send_rows(Batch& batch, const TableReplica& table, size_t work_bytes_max) {
     const TableShard& rows = *table.rows;
     const bool is_dense = table.positions.is_dense();
     const size_t row_bytes =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/replication/held_answers.h"
+#include "lib/replication/held_answers.h"
 
 #include <array>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/replication/follower.h"
+#include "lib/replication/follower.h"
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr uint64_t kSignNs = 10 * kMillisecond;
 
 }  // namespace
 
-Follower::Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables,
+Follower::Follower(Ends ends, const View& view, Holdings& holdings, Replicas& tables,
                    size_t change_bytes_max)
     : ends_(ends),
       view_(view),
@@ -309,7 +309,7 @@ Follower::Outcome Follower::ended(const Status& status) {
     return Outcome::kRefused;
 }
 
-Follower::Outcome Follower::take_rows(ShardTable& table, const RecordMessage& record) {
+Follower::Outcome Follower::take_rows(TableReplica& table, const RecordMessage& record) {
     table.was_pushed = true;
     if (record.row_count > 0) {
         const Outcome rows = record.is_range ? take_range(table, record) : take_list(table, record);
@@ -325,7 +325,7 @@ Follower::Outcome Follower::skip_rows(const RecordMessage& record) {
     return known_list(record) != nullptr ? Outcome::kApplied : Outcome::kMalformed;
 }
 
-Follower::Outcome Follower::take_range(ShardTable& table, const RecordMessage& record) {
+Follower::Outcome Follower::take_range(TableReplica& table, const RecordMessage& record) {
     wrong_ = "rows of segments that it has not begun";
     if (!table.positions.is_dense()) return Outcome::kMalformed;
     const uint64_t key_count = table.positions.key_count();
@@ -360,7 +360,7 @@ Follower::Outcome Follower::take_range(ShardTable& table, const RecordMessage& r
     return Outcome::kApplied;
 }
 
-Follower::Outcome Follower::take_list(ShardTable& table, const RecordMessage& record) {
+Follower::Outcome Follower::take_list(TableReplica& table, const RecordMessage& record) {
     if (record.list != 0 && !record.is_known && !keep_list(record)) return Outcome::kMalformed;
     if (record.list != 0) return take_known_list(table, record);
     keys_.resize(record.row_count);
@@ -396,7 +396,7 @@ Follower::KnownList* Follower::known_list(const RecordMessage& record) {
     return is_it ? &found->second : nullptr;
 }
 
-Follower::Outcome Follower::take_known_list(ShardTable& table, const RecordMessage& record) {
+Follower::Outcome Follower::take_known_list(TableReplica& table, const RecordMessage& record) {
     KnownList* const known = known_list(record);
     if (known == nullptr) return Outcome::kMalformed;
     KnownList& list = *known;
@@ -416,7 +416,7 @@ Follower::Outcome Follower::take_known_list(ShardTable& table, const RecordMessa
 }
 
 /// Whether all keys are in segments that were begun.
-bool Follower::are_known(const ShardTable& table, std::span<const uint64_t> keys) const {
+bool Follower::are_known(const TableReplica& table, std::span<const uint64_t> keys) const {
     const bool is_dense = table.positions.is_dense();
     return std::ranges::all_of(keys, [&](uint64_t key) {
         return (!is_dense || key < table.positions.key_count()) &&
@@ -425,7 +425,7 @@ bool Follower::are_known(const ShardTable& table, std::span<const uint64_t> keys
 }
 
 /// Leaves out what is for segments that are not active.
-Follower::Outcome Follower::take_keys(ShardTable& table, std::span<const uint64_t> keys,
+Follower::Outcome Follower::take_keys(TableReplica& table, std::span<const uint64_t> keys,
                                       const RecordMessage& record) {
     const size_t count = keys.size();
     const size_t row_bytes = table.rows->pulled_row_bytes();
@@ -455,7 +455,7 @@ bool Follower::is_plausible(uint32_t worker) const noexcept {
     return worker < uint64_t{view_.data().next_worker} + ViewLimits::kWorkersMax;
 }
 
-Follower::Outcome Follower::take_times(ShardTable& table, const RecordMessage& record) {
+Follower::Outcome Follower::take_times(TableReplica& table, const RecordMessage& record) {
     wrong_ = "times of segments that it has not begun, or of workers that cannot be";
     for (const ClockTimes& times : record.clocks) {
         const Segment* const segment = find(times.range);
@@ -477,7 +477,7 @@ Follower::Outcome Follower::take_times(ShardTable& table, const RecordMessage& r
     return take_iterations(table, record);
 }
 
-Follower::Outcome Follower::take_iterations(ShardTable& table, const RecordMessage& record) {
+Follower::Outcome Follower::take_iterations(TableReplica& table, const RecordMessage& record) {
     wrong_ = "iterations of segments that it has not begun, or that cannot be";
     for (const RecordedIterations& one : record.iterations) {
         ClosedRun run{one.range, {one.last_closed, {}}};
@@ -487,7 +487,7 @@ Follower::Outcome Follower::take_iterations(ShardTable& table, const RecordMessa
             return s.is.range.first <= one.range.first && one.range.last <= s.is.range.last;
         });
         if (segment == segments_.end() || !run.state.is_sound()) return Outcome::kMalformed;
-        if (segment->is_active) table.iterations.state().closed().set(run);
+        if (segment->is_active) table.closed.set(run);
     }
     return Outcome::kApplied;
 }

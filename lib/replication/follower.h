@@ -13,12 +13,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/replication/holdings.h"
+#include "lib/replication/spare_buffers.h"
+#include "lib/replication/stream.h"
+#include "lib/replication/streams.h"
+#include "lib/replication/touched_rows.h"
 #include "lib/ring/view.h"
-#include "lib/server/holdings.h"
-#include "lib/server/replication/spare_buffers.h"
-#include "lib/server/replication/stream.h"
-#include "lib/server/replication/streams.h"
-#include "lib/server/replication/touched_rows.h"
 #include "lib/wire/frame.h"
 #include "lib/wire/record_message.h"
 #include "transport/transport.h"
@@ -69,7 +69,7 @@ public:
 
     /// `view`, `holdings` and `tables` must outlive it. `change_bytes_max`: of what is kept of a change
     /// until the rest of it comes.
-    Follower(Ends ends, const View& view, Holdings& holdings, ShardTables& tables,
+    Follower(Ends ends, const View& view, Holdings& holdings, Replicas& tables,
              size_t change_bytes_max = Streams::kChangeBytesMax);
     Follower(const Follower&) = delete;
     Follower& operator=(const Follower&) = delete;
@@ -153,18 +153,18 @@ private:
     [[nodiscard]] bool add_segment(const LearnedSegment& segment, bool is_active);
     void tear();
     void mend();
-    [[nodiscard]] Outcome take_rows(ShardTable& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_range(ShardTable& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_list(ShardTable& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_known_list(ShardTable& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_keys(ShardTable& table, std::span<const uint64_t> keys,
+    [[nodiscard]] Outcome take_rows(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_range(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_list(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_known_list(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_keys(TableReplica& table, std::span<const uint64_t> keys,
                                     const RecordMessage& record);
-    [[nodiscard]] bool are_known(const ShardTable& table, std::span<const uint64_t> keys) const;
+    [[nodiscard]] bool are_known(const TableReplica& table, std::span<const uint64_t> keys) const;
     [[nodiscard]] bool keep_list(const RecordMessage& record);
     [[nodiscard]] KnownList* known_list(const RecordMessage& record);
     [[nodiscard]] Outcome skip_rows(const RecordMessage& record);
-    [[nodiscard]] Outcome take_times(ShardTable& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_iterations(ShardTable& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_times(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome take_iterations(TableReplica& table, const RecordMessage& record);
     [[nodiscard]] Outcome ended(const Status& status);
     [[nodiscard]] bool is_learner(const LearnedSegment& segment) const noexcept;
     [[nodiscard]] bool is_backup(PositionRange range) const noexcept;
@@ -176,7 +176,7 @@ private:
     Ends ends_;
     const View& view_;
     Holdings& holdings_;
-    ShardTables& tables_;
+    Replicas& tables_;
 
     std::vector<Segment> segments_;  ///< that a kBegin has named
     PositionSet known_;              ///< of all of them

@@ -5,23 +5,16 @@
 /// that changes.
 
 #include <cstdint>
-#include <memory>
-#include <set>
 #include <span>
 #include <vector>
 
 #include "lib/base/result.h"
 #include "lib/key/position.h"
 #include "lib/key/position_set.h"
-#include "lib/server/shard_table.h"
+#include "lib/replication/table_replica.h"
 #include "lib/vclock/segment_list.h"
 
 namespace weir {
-
-/// By number; null: none.
-struct ShardTables : std::vector<std::unique_ptr<ShardTable>> {
-    std::set<uint32_t> dropped;  ///< numbers; streams may still bring something for these tables
-};
 
 /// A segment that a view gives to this shard, or that it is to learn, has rows in every table from
 /// then on, until they are dropped. A backup is held as a learned segment.
@@ -49,7 +42,7 @@ public:
     };
 
     /// `tables` must outlive this.
-    explicit Holdings(ShardTables& tables) noexcept : tables_(tables) {}
+    explicit Holdings(Replicas& tables) noexcept : tables_(tables) {}
 
     Holdings(const Holdings&) = delete;
     Holdings& operator=(const Holdings&) = delete;
@@ -123,7 +116,7 @@ private:
     [[nodiscard]] bool is_read(PositionRange range) const;
     [[nodiscard]] bool give_up_dropped();
 
-    ShardTables& tables_;
+    Replicas& tables_;
     std::vector<Held> held_;  ///< ascending, disjoint
     SegmentList segments_;
     PositionSet primary_;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/server/requests/spare_blocks.h"
+#include "lib/replication/spare_blocks.h"
 #include "lib/store/memory.h"
 #include "transport/transport.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/server/iterations/closed_iterations.h"
+#include "lib/replication/closed_iterations.h"
 
 #include <algorithm>
 #include <utility>

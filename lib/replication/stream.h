@@ -19,10 +19,10 @@
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
 #include "lib/key/position_set.h"
-#include "lib/server/holdings.h"
-#include "lib/server/replication/lender.h"
-#include "lib/server/replication/spare_buffers.h"
-#include "lib/server/replication/touched_rows.h"
+#include "lib/replication/holdings.h"
+#include "lib/replication/lender.h"
+#include "lib/replication/spare_buffers.h"
+#include "lib/replication/touched_rows.h"
 #include "lib/wire/record_message.h"
 #include "transport/transport.h"
 
@@ -89,7 +89,7 @@ public:
 
     /// What is a reference must outlive it.
     Stream(Ends ends, transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
-           ShardTables& tables, Shared shared);
+           Replicas& tables, Shared shared);
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream();
@@ -330,8 +330,8 @@ private:
 
     [[nodiscard]] bool begin_walk(Batch& batch);
     void add_iterations(const Batch& batch, size_t table);
-    [[nodiscard]] bool send_rows(Batch& batch, const ShardTable& table, size_t work_bytes_max);
-    [[nodiscard]] RecordMessage record_of(const ShardTable& table, size_t number);
+    [[nodiscard]] bool send_rows(Batch& batch, const TableReplica& table, size_t work_bytes_max);
+    [[nodiscard]] RecordMessage record_of(const TableReplica& table, size_t number);
     void add_listed(size_t table, bool has_more);
     void find_counted();
     void find_unreported();
@@ -340,7 +340,7 @@ private:
     transport::Endpoint& endpoint_;
     const Clock& clock_;
     const Holdings& holdings_;
-    ShardTables& tables_;
+    Replicas& tables_;
     Lender& lender_;
     RepeatedLog& failures_;
 
