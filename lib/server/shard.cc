@@ -18,12 +18,6 @@ using transport::Completion;
 using transport::Event;
 using wire::Kind;
 
-namespace {
-
-constexpr uint64_t kStuckLookNs = 100 * kMillisecond;  // whether learners take what they are sent
-
-}  // namespace
-
 Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
              const Clock& clock, Memory& memory, const RuleRegistry& rules)
     : options_(std::move(options)),
@@ -38,12 +32,13 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
       touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
-      streams_(*endpoint_, clock_, holdings_, tables_, options_.lending, refusals_),
+      replication_(*this, *endpoint_, clock_, view_, tables_,
+                   {options_.lease, options_.lending, options_.change_bytes_max, pass_}, refusals_),
       writes_(*endpoint_, requests_),
       row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
     memory_.add(lists_);
-    streams_.set_pass(pass_);
+    replication_.set_number(options_.number);
     if (Status begun = to_manager_.connect(); !begun) end(std::move(begun));
 }
 
@@ -73,7 +68,8 @@ JoinMessage Shard::join_message() const {
 }
 
 size_t Shard::poll() {
-    const size_t count = endpoint_->poll(std::span(completions_).first(messages_per_poll()));
+    const size_t count = endpoint_->poll(
+        std::span(completions_).first(replication_.messages_per_poll(completions_.size())));
     for (size_t i = 0; i < count; ++i) {
         if (i + 1 < count) prefetch_rows(completions_[i + 1]);
         handle(completions_[i]);
@@ -94,15 +90,6 @@ size_t Shard::poll() {
     }
     if (done == 0 && sessions_.empty()) look_for_silence();
     return done;
-}
-
-/// Each of a stream's messages is some work when this shard learns: one of a worker may be behind them, or
-/// a shard that shares its CPU, through which a push goes, too.
-size_t Shard::messages_per_poll() noexcept {
-    constexpr size_t kBesideRequests = 4;
-    if (!is_quiet()) ++quiet_polls_;
-    if (!is_learning_ || is_quiet()) return completions_.size();
-    return std::exchange(takes_chunks_, false) ? 1 : kBesideRequests;
 }
 
 /// Workers end by their deadlines when the manager is stopped, or its host is gone. A server that nobody
@@ -136,11 +123,9 @@ uint64_t Shard::sleep_ns_max() const noexcept {
         (needs_lease_ && (!ready_.empty() || !unconfirmed_drops_.empty())) || !fills_.empty() ||
         checkpoint_.is_under_way();
     if (waits_for_others) return kMillisecond;
-    uint64_t look_ns = sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
-    if (options_.lease != nullptr && streams_.await_learners())
-        look_ns = std::min(look_ns, kStuckLookNs);
-    if (streams_.empty()) return look_ns;
-    const uint64_t due_ns = streams_.due_ns();
+    const uint64_t look_ns =
+        sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
+    const uint64_t due_ns = replication_.due_ns();
     if (due_ns == ~uint64_t{0}) return look_ns;
     const uint64_t now_ns = clock_.now_ns();
     return due_ns > now_ns ? std::min(look_ns, due_ns - now_ns) : 0;
@@ -149,8 +134,8 @@ uint64_t Shard::sleep_ns_max() const noexcept {
 int Shard::arm() {
     const bool nothing_waits = outbox_.empty() && to_manager_.due_ns() != 0 &&
                                !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
-                               !streams_.must_poll() && !holdings_.is_dropping() &&
-                               !is_preparing() && !checkpoint_.has_work() && !is_reading_rows();
+                               !replication_.must_poll() && !checkpoint_.has_work() &&
+                               !is_reading_rows();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 
@@ -183,7 +168,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     }
     if (to_manager_.owns(connection)) return receive_from_manager(frame);
     Session* const session = sessions_.find(connection);
-    if (session == nullptr) return receive_from_shard(connection, frame);
+    if (session == nullptr) return replication_.receive(connection, frame);
     const Kind kind = frame.header.kind;
     if (!session->known) {
         if (kind == Kind::kHello) return hello(*session, frame);
@@ -191,7 +176,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
         return refuse(connection, "a frame before the hello that names its worker");
     }
     if (kind == Kind::kPush || kind == Kind::kPull) {
-        quiet_polls_ = 0;
+        replication_.note_request();
         const bool is_counted = kind == Kind::kPush &&
                                 (frame.header.flags & wire::kAggregate) == 0 &&
                                 frame.header.table < tables_.size();
@@ -204,6 +189,13 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     if (kind == Kind::kStats) return give_sign_of_life(connection, frame.header.request);
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
+}
+
+/// A connection turns out to be no worker's.
+void Shard::follow(ConnectionId connection, const wire::Frame& frame) {
+    if (!replication_.follow(connection, frame)) return;
+    (void)sessions_.close(connection);
+    look_at_moves();
 }
 
 void Shard::hello(Session& session, const wire::Frame& frame) {
@@ -242,7 +234,7 @@ void Shard::take_passes(std::span<const std::byte> body) {
     if (!message) return end(Error(Errc::kProtocol, "the manager sent malformed passes"));
     for (const PassesMessage::Pass& pass : message->passes) {
         if (pass.is_shard) {
-            passes_of_shards_.emplace(pass.number, pass.pass);
+            replication_.take_pass(pass.number, pass.pass);
             continue;
         }
         for (const Sessions::Judged& judged : sessions_.take_pass(pass.number, pass.pass)) {
@@ -306,7 +298,7 @@ void Shard::closed(ConnectionId connection, bool memory_in_doubt) {
     if (to_manager_.owns(connection)) {
         return to_manager_.closed() ? void() : lose_manager();
     }
-    if (!closed_of_shard(connection, memory_in_doubt)) {
+    if (!replication_.closed(connection, memory_in_doubt)) {
         if (Session* const session = sessions_.find(connection)) forget_pushes(*session);
         const std::optional<uint32_t> worker = sessions_.close(connection);
         for (const auto& table : tables_) {

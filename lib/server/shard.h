@@ -15,7 +15,7 @@
 ///                    rule; shard_members.cc says whose parts it waits for
 ///   shard_replies.cc reply()
 /// A table that is made, or dropped: shard_tables.cc.
-/// A segment that moves: shard_view.cc and shard_streams.cc, with Holdings, Streams and Follower.
+/// A segment that moves: shard_view.cc and shard_streams.cc, with Replication.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
 /// has to write the values.
@@ -36,10 +36,8 @@
 #include "lib/node/manager_link.h"
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
-#include "lib/replication/follower.h"
 #include "lib/replication/held_answers.h"
-#include "lib/replication/holdings.h"
-#include "lib/replication/streams.h"
+#include "lib/replication/replication.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
 #include "lib/server/checkpoint/checkpoint_part.h"
@@ -104,7 +102,7 @@ struct ShardOptions {
 /// gone. It also ends if it cannot reach the manager, or if the manager breaks the protocol.
 ///
 /// Thread: one
-class Shard final : public StateMachine {
+class Shard final : public StateMachine, private Replication::Host {
 public:
     /// `memory` holds the tables and the Fetcher's blocks; it is registered, but
     /// not exposed to peers. `clock`, `memory` and `rules` must outlive the shard.
@@ -134,7 +132,9 @@ public:
     [[nodiscard]] uint64_t epoch() const noexcept { return view_.epoch(); }
 
     /// The positions for which it answers, in that epoch.
-    [[nodiscard]] const PositionSet& primary() const noexcept { return holdings_.primary(); }
+    [[nodiscard]] const PositionSet& primary() const noexcept {
+        return replication_.holdings().primary();
+    }
 
     /// What it has, for who looks at it from outside between two polls.
     [[nodiscard]] const ShardTables& tables() const noexcept { return tables_; }
@@ -146,18 +146,10 @@ private:
     enum class Phase { kJoining, kServing, kOver };
 
     // shard.cc: messages, connections, the manager's orders
-    [[nodiscard]] size_t messages_per_poll() noexcept;
-
-    /// Whether workers have asked for nothing lately, and no record of a push has come: nobody waits then
-    /// for what is done in a poll.
-    [[nodiscard]] bool is_quiet() const noexcept {
-        constexpr uint32_t kPolls = 256;
-        return quiet_polls_ >= kPolls;
-    }
-
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
+    void follow(ConnectionId connection, const wire::Frame& frame);
     void hello(Session& session, const wire::Frame& frame);
     void act_on(const Session& session, Sessions::Hello verdict);
     void another_hello(Session& session, const wire::Frame& frame);
@@ -165,7 +157,6 @@ private:
     void control(const wire::Frame& frame);
     [[nodiscard]] JoinMessage join_message() const;
     void closed(ConnectionId connection, bool memory_in_doubt = true);
-    void refuse(ConnectionId connection, std::string_view why);
     void refuse_worker(ConnectionId connection);
     void end(Status outcome);
 
@@ -226,24 +217,16 @@ private:
     size_t retry_waiting();
     size_t admit_again(RequestQueue& queue);
 
-    // shard_streams.cc: segments that move
+    // shard_streams.cc: what moves or has copies
     void look_at_moves() noexcept;
     size_t move_on();
     size_t work_behind();
-    [[nodiscard]] Stream::What chunks_of_poll() const noexcept;
-    [[nodiscard]] bool is_preparing() const noexcept;
-    void follow(ConnectionId connection, const wire::Frame& frame);
-    void receive_from_shard(ConnectionId connection, const wire::Frame& frame);
-    [[nodiscard]] bool closed_of_shard(ConnectionId connection, bool memory_in_doubt);
-    void look_for_stuck_streams();
-    void tell_manager(const LearnerReport& report, Errc status);
-    void tell_applied(ConnectionId connection, Follower& follower);
-    void cut_off_the_gone(const View& view);
-    [[nodiscard]] bool is_named_for(uint32_t primary, PositionRange range) const;
-    [[nodiscard]] bool take_roles(const View& view, bool is_first);
-    void follow_view();
     [[nodiscard]] Errc judge_push(const ShardTable& table, const Request& request) const;
     [[nodiscard]] bool serves(const ShardTable& table, const Request& request) const;
+    void refuse(ConnectionId connection, std::string_view why) override;
+    void close(ConnectionId connection) override;
+    void send_to_shard(ConnectionId connection, wire::FrameHeader& header) override;
+    void send_to_manager(const wire::FrameHeader& header, std::span<const std::byte> body) override;
 
     // shard_checkpoint.cc: checkpoints, and tables that are read from one
     /// Reads a table, sends its rows to the copies, and reports that: one reads at a time, in order.
@@ -410,27 +393,16 @@ private:
     };
 
     std::vector<UnconfirmedDrop> unconfirmed_drops_;
-    Holdings holdings_{tables_};
-    Streams streams_;  ///< to shards that learn from this one
-    std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns
-    /// Of streams that last and have no connection now; by the number of their primary.
-    std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
-    std::map<uint32_t, uint64_t>
-        passes_of_shards_;        ///< by number, those of the view and of later ones
+    Replication replication_;
+    Holdings& holdings_ = replication_.holdings();
+    Streams& streams_ = replication_.streams();
     HeldAnswers held_;            ///< for counted copies to have what they promise
     HeldAnswers ready_;           ///< they wait for nothing but a look at the lease
     bool holds_answers_ = false;  ///< some copy is counted, or answers are held
-    uint64_t next_stuck_look_ns_ = 0;
-    bool needs_lease_ = false;          ///< a counted copy may take over once the lease has ended
-    bool has_had_copies_ = false;       ///< of something
-    PositionSet leaving_;               ///< by the last view
-    std::optional<uint64_t> stopping_;  ///< for this epoch: kStopped is to be sent
-    bool is_moving_ = false;            ///< any of that
-    bool is_learning_ = false;          ///< something, by the view
-    bool takes_chunks_ = false;         ///< the last record that came was one
-    uint32_t quiet_polls_ = 0;          ///< since somebody waited for what is done; some at most
-    bool holds_pushes_ = false;         ///< until streams have room
-    bool retry_ = false;                ///< deferred or held requests may now be able to go on
+    bool needs_lease_ = false;    ///< a counted copy may take over once the lease has ended
+    bool is_moving_ = false;      ///< any of that
+    bool holds_pushes_ = false;   ///< until streams have room
+    bool retry_ = false;          ///< deferred or held requests may now be able to go on
     CheckpointPart checkpoint_{tables_, holdings_, options_.disk};
     uint64_t kept_state_ = 0;    ///< of streams_, when the last rows were kept for a checkpoint
     std::vector<Fill> fills_;    ///< tables that are read from a checkpoint

@@ -64,7 +64,8 @@ size_t Shard::go_on_with_checkpoint() {
     size_t done = 0;
     if (checkpoint_.is_under_way()) {
         const bool confirmed = streams_.confirmed_state() >= kept_state_;
-        done += checkpoint_.step(is_quiet() ? kRowBytesIfQuiet : kRowBytesPerPoll, confirmed);
+        done += checkpoint_.step(replication_.is_quiet() ? kRowBytesIfQuiet : kRowBytesPerPoll,
+                                 confirmed);
         settle_checkpoint();
     }
     bool is_reading = false;

@@ -77,7 +77,7 @@ void Shard::push_part(ShardTable& table, const Request& request) {
 /// Copies take what an iteration changes as a whole: whether its sum, with the part that has just been
 /// added, is not too large for that.
 bool Shard::fits_into_change(const ShardTable& table, uint64_t iteration) {
-    if (!has_had_copies_ && !(is_moving_ && streams_.has_copies())) [[likely]]
+    if (!replication_.has_had_copies()) [[likely]]
         return true;
     constexpr size_t kHeadBytes = 4;  // of a record, at most, for each of its rows
     const TableShard& rows = *table.rows;

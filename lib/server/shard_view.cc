@@ -19,6 +19,7 @@ void Shard::admitted(std::span<const std::byte> body) {
     }
     is_admitted_ = true;
     options_.number = message->number;
+    replication_.set_number(message->number);
     options_.rank = message->rank;
 }
 
@@ -45,23 +46,24 @@ void Shard::take_view(View view) {
                          fmt::format("the manager sent view {}, which has no place for this shard",
                                      view.epoch())));
     }
-    cut_off_the_gone(view);
-    if (!take_roles(view, is_first)) return;
+    replication_.cut_off_the_gone(view);
+    if (const Status taken = replication_.take_roles(view, is_first); !taken) {
+        return end(Error(taken.code(), fmt::format("the manager sent view {}: {}", view.epoch(),
+                                                   taken.error().message())));
+    }
     // A shard that is in no view any more serves nothing until the manager ends it.
     const uint64_t since = self != nullptr ? self->since : view.epoch();
     const bool has_changed = is_first || since != since_;
     view_ = std::move(view);
     since_ = since;
-    std::erase_if(passes_of_shards_, [&](const auto& entry) {
-        return entry.first < view_.data().next_shard && view_.shard(entry.first) == nullptr;
-    });
     phase_ = Phase::kServing;
     take_members();
     checkpoint_.forget_saved();
     if (has_changed && !is_first)
         fail_checkpoint(Error(Errc::kCancelled, "what this shard holds has changed meanwhile"));
     if (has_changed) begin_anew();
-    follow_view();
+    replication_.follow_view();
+    look_at_moves();
     for (const EarlyTable& table : std::exchange(early_tables_, {}))
         order_table(table.request, table.body);
     release_iterations();
