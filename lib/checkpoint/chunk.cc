@@ -69,8 +69,8 @@ private:
     }
 
     void add(ChunkRows rows) {
-        rows.values = take(count_ * chunk_.place.value_row_bytes());
-        rows.state = take(count_ * chunk_.place.state_row_bytes());
+        rows.values = take(count_ * chunk_.place.rows.value_bytes());
+        rows.state = take(count_ * chunk_.place.rows.state_bytes);
         chunk_.row_count += count_;
         chunk_.rows.push_back(rows);
     }
@@ -78,7 +78,7 @@ private:
     [[nodiscard]] std::string_view range() {
         const ChunkPlace& place = chunk_.place;
         if (place.layout != Layout::kDense) return "a sparse table has a range of keys";
-        if (!has(place.value_row_bytes() + place.state_row_bytes())) return "rows are missing";
+        if (!has(place.rows.row_bytes())) return "rows are missing";
         if (first_key_ != expected_.begin || count_ > expected_.key_count() || count_ == 0)
             return "its keys are not those of its range";
         expected_.begin += count_;
@@ -89,8 +89,7 @@ private:
     [[nodiscard]] std::string_view list() {
         const ChunkPlace& place = chunk_.place;
         if (place.layout != Layout::kSparse) return "a dense table has a list of keys";
-        if (count_ == 0 ||
-            !has(sizeof(uint64_t) + place.value_row_bytes() + place.state_row_bytes()))
+        if (count_ == 0 || !has(sizeof(uint64_t) + place.rows.row_bytes()))
             return "rows are missing";
         const Bytes keys = take(count_ * sizeof(uint64_t));
         for (size_t i = 0; i < keys.size(); i += sizeof(uint64_t)) {
@@ -142,22 +141,36 @@ private:
 };
 
 /// Reads what follows magic and version in the head. Whether it can be.
-bool decode_place(ByteReader& from, ChunkPlace& place) {
+bool decode_place(ByteReader& from, uint32_t version, ChunkPlace& place) {
+    RowLayout& rows = place.rows;
     place.table = from.number<uint32_t>();
     place.layout = from.number<Layout>();
-    place.value_type = from.number<ValueType>();
-    const bool is_zero = from.number<uint16_t>() == 0;
-    place.width = from.number<uint32_t>();
-    place.state_values = from.number<uint32_t>();
-    const bool is_zero_too = from.number<uint32_t>() == 0;
+    rows.value_type = from.number<ValueType>();
+    rows.pushed_type = from.number<ValueType>();
+    const bool is_zero = from.number<uint8_t>() == 0;
+    rows.width = from.number<uint32_t>();
+    rows.state_bytes = from.number<uint32_t>();
+    rows.pushed_values = from.number<uint32_t>();
+    bool is_sound = is_zero && is_valid(rows.value_type) && is_valid(rows.pushed_type) &&
+                    rows.width > 0 && rows.width <= TableSchema::kWidthMax;
+    if (version == 1) {
+        constexpr uint32_t kStateValuesMax = 64;
+        is_sound = is_sound && rows.pushed_type == ValueType{} && rows.pushed_values == 0 &&
+                   rows.state_bytes <= kStateValuesMax;
+        if (!is_sound) return false;
+        rows.pushed_type = rows.value_type;
+        rows.state_bytes *= static_cast<uint32_t>(rows.value_bytes());
+    } else {
+        is_sound = is_sound && rows.pushed_values > 0 &&
+                   rows.state_bytes <= Chunk::kStateBytesMax &&
+                   rows.state_bytes % size_of(rows.value_type) == 0;
+    }
     place.key_count = from.number<uint64_t>();
     place.range.first = from.number<uint64_t>();
     place.range.last = from.number<uint64_t>();
     const bool is_dense = place.layout == Layout::kDense;
-    return from.ok() && is_zero && is_zero_too && is_valid(place.value_type) && place.width > 0 &&
-           place.width <= TableSchema::kWidthMax && place.state_values <= Chunk::kStateValuesMax &&
-           (is_dense || place.layout == Layout::kSparse) && is_dense == (place.key_count > 0) &&
-           place.range.first <= place.range.last;
+    return from.ok() && is_sound && (is_dense || place.layout == Layout::kSparse) &&
+           is_dense == (place.key_count > 0) && place.range.first <= place.range.last;
 }
 
 uint64_t seed_of(std::string_view name) noexcept {
@@ -191,8 +204,8 @@ uint64_t RunningChecksum::value() const noexcept {
     return XXH3_64bits_digest(&state_->state);
 }
 
-Status check_file(const std::string& name, std::string_view what, std::string_view magic,
-                  uint32_t version, Bytes bytes) {
+Result<uint32_t> check_file(const std::string& name, std::string_view what, std::string_view magic,
+                            uint32_t version, Bytes bytes) {
     const size_t least = magic.size() + sizeof(version) + kChecksumBytes;
     if (bytes.size() < least || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) {
         return Error(Errc::kParse,
@@ -202,10 +215,10 @@ Status check_file(const std::string& name, std::string_view what, std::string_vi
     }
     uint32_t written = 0;
     std::memcpy(&written, bytes.data() + magic.size(), sizeof(written));
-    if (written != version) {
+    if (written == 0 || written > version) {
         return Error(Errc::kUnavailable,
                      fmt::format("{}: the {} has version {} of its format, and this program reads "
-                                 "version {}; use the version of Weir that wrote it",
+                                 "versions 1 to {}; use the version of Weir that wrote it",
                                  name, what, written, version));
     }
     uint64_t checksum = 0;
@@ -218,11 +231,12 @@ Status check_file(const std::string& name, std::string_view what, std::string_vi
                         "another checkpoint",
                         name, what, bytes.size()));
     }
-    return {};
+    return written;
 }
 
 Result<Chunk> decode_chunk(const std::string& name, Bytes bytes) {
-    WEIR_TRY(check_file(name, "chunk", "WEIRCHNK", Chunk::kVersion, bytes));
+    WEIR_ASSIGN(const uint32_t version,
+                check_file(name, "chunk", "WEIRCHNK", Chunk::kVersion, bytes));
     const auto malformed = [&](std::string_view why) {
         return Error(
             Errc::kParse,
@@ -232,7 +246,7 @@ Result<Chunk> decode_chunk(const std::string& name, Bytes bytes) {
     const Bytes content = bytes.first(bytes.size() - kChecksumBytes);
     if (content.size() < Chunk::kHeadBytes) return malformed("its head is too short");
     ByteReader head(content.subspan(12, Chunk::kHeadBytes - 12));
-    if (!decode_place(head, chunk.place)) return malformed("its head is wrong");
+    if (!decode_place(head, version, chunk.place)) return malformed("its head is wrong");
     std::memcpy(&chunk.checksum, bytes.data() + content.size(), kChecksumBytes);
     Blocks blocks(chunk, content.subspan(Chunk::kHeadBytes));
     if (const std::string_view wrong = blocks.read(); !wrong.empty()) return malformed(wrong);

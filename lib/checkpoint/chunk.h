@@ -4,7 +4,9 @@
 /// A chunk: a file with the rows of one table in one range of positions, and what goes with them.
 ///
 /// Numbers are little-endian. The file:
-///   head       magic (8 bytes), version (4), ChunkPlace (44)
+///   head       magic (8 bytes), version (4), table (4), layout (1), RowLayout: types of values and of
+///              pushes (1 each), zero (1), width (4), bytes of state (4), values of a push (4);
+///              key_count (8), range (2 x 8)
 ///   blocks     each: kind (4), zero (4), count (8), first_key (8), and what the kind says:
 ///     kRange     `count` keys from `first_key` on: their values, then their rule state
 ///     kList      `count` keys (8 bytes each), then their values, then their rule state
@@ -12,6 +14,9 @@
 ///     kClosed    `count` times: a part of the range (2 x 8), the last iteration closed there (8)
 ///     kEnd       the last block; `count` rows are in the chunk
 ///   checksum   XXH3-64 of all that is before it, seeded with that of the file's name (8 bytes)
+///
+/// In version 1, which is still read, the second type is 0, state is in values for each value, and
+/// there is 0 instead of the values of a push.
 ///
 /// The name of a chunk is its identity: a chunk under another name is refused. A chunk is read as a
 /// whole: who writes one chooses its range so that it has about kBytesWanted.
@@ -27,6 +32,7 @@
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position.h"
+#include "lib/store/row_layout.h"
 #include "lib/store/table_schema.h"
 #include "lib/vclock/clock_times.h"
 
@@ -36,17 +42,9 @@ namespace weir::checkpoint {
 struct ChunkPlace {
     uint32_t table = 0;
     Layout layout = Layout::kDense;
-    ValueType value_type = ValueType::kFloat32;
-    uint32_t width = 1;         ///< values of a row
-    uint32_t state_values = 0;  ///< for each value
-    uint64_t key_count = 0;     ///< of a dense table
+    RowLayout rows;          ///< without values of a push: the chunk does not say what a push is
+    uint64_t key_count = 0;  ///< of a dense table
     PositionRange range;
-
-    [[nodiscard]] size_t value_row_bytes() const noexcept { return width * size_of(value_type); }
-
-    [[nodiscard]] size_t state_row_bytes() const noexcept {
-        return value_row_bytes() * state_values;
-    }
 
     friend bool operator==(const ChunkPlace&, const ChunkPlace&) = default;
 };
@@ -71,12 +69,12 @@ struct ClosedUpTo {
 };
 
 struct Chunk {
-    static constexpr uint32_t kVersion = 1;
+    static constexpr uint32_t kVersion = 2;
     static constexpr size_t kHeadBytes = 56;
     static constexpr size_t kBlockHeadBytes = 24;
     static constexpr size_t kBytesWanted = size_t{16} << 20;
     static constexpr uint64_t kBytesMax = uint64_t{4} << 30;
-    static constexpr uint32_t kStateValuesMax = 64;
+    static constexpr uint32_t kStateBytesMax = uint32_t{1} << 30;  ///< of a row
 
     enum class Block : uint32_t { kEnd = 0, kRange = 1, kList = 2, kClocks = 3, kClosed = 4 };
 
@@ -114,10 +112,10 @@ private:
     std::unique_ptr<State, Free> state_;
 };
 
-/// Checks magic and version of a file's first 12 bytes, and the checksum in its last 8. `what`:
-/// "chunk" or "manifest". Errors: as decode_chunk()
-[[nodiscard]] Status check_file(const std::string& name, std::string_view what,
-                                std::string_view magic, uint32_t version,
-                                std::span<const std::byte> bytes);
+/// Checks magic and version of a file's first 12 bytes, and the checksum in its last 8; returns the
+/// version, which is `version` or one before. `what`: "chunk" or "manifest". Errors: as decode_chunk()
+[[nodiscard]] Result<uint32_t> check_file(const std::string& name, std::string_view what,
+                                          std::string_view magic, uint32_t version,
+                                          std::span<const std::byte> bytes);
 
 }  // namespace weir::checkpoint

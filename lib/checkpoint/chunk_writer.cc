@@ -19,8 +19,9 @@ ChunkWriter::ChunkWriter(const ChunkPlace& place, std::string name, size_t expec
     buffer_.reserve(expected_bytes);
     ByteWriter head;
     head.raw(std::as_bytes(std::span("WEIRCHNK", 8))).number(Chunk::kVersion);
-    head.number(place.table).number(place.layout).number(place.value_type).number(uint16_t{0});
-    head.number(place.width).number(place.state_values).number(uint32_t{0});
+    const RowLayout& rows = place.rows;
+    head.number(place.table).number(place.layout).number(rows.value_type).number(rows.pushed_type);
+    head.number(uint8_t{0}).number(rows.width).number(rows.state_bytes).number(rows.pushed_values);
     head.number(place.key_count).number(place.range.first).number(place.range.last);
     WEIR_CHECK(head.bytes().size() == Chunk::kHeadBytes);
     std::memcpy(append(Chunk::kHeadBytes), head.bytes().data(), Chunk::kHeadBytes);
@@ -49,8 +50,8 @@ void ChunkWriter::begin_block(Chunk::Block kind, uint64_t count, uint64_t first_
 }
 
 ChunkWriter::Room ChunkWriter::add_rows(uint64_t count) {
-    const size_t value_bytes = count * place_.value_row_bytes();
-    const size_t state_bytes = count * place_.state_row_bytes();
+    const size_t value_bytes = count * place_.rows.value_bytes();
+    const size_t state_bytes = count * place_.rows.state_bytes;
     std::byte* const room = append(value_bytes + state_bytes);
     row_count_ += count;
     return {{room, value_bytes}, {room + value_bytes, state_bytes}};

@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kHeadBytes = 12;  // magic and version
 constexpr size_t kSchemaBytesMax = 1024;
+static_assert(Manifest::kVersion == kSchemaForm,
+              "a manifest has schemas in the form of its version");
 
 auto place_of(const ChunkEntry& chunk) {
     return std::tie(chunk.table, chunk.range.first);
@@ -59,10 +61,10 @@ std::string fault_of(const Manifest& manifest) {
     return next == manifest.chunks.size() ? "" : "a chunk belongs to no table, or is there twice";
 }
 
-bool decode_tables(ByteReader& from, Manifest& manifest) {
+bool decode_tables(ByteReader& from, uint32_t version, Manifest& manifest) {
     for (auto count = from.number<uint32_t>(); from.ok() && count > 0; --count) {
         const auto id = from.number<uint32_t>();
-        std::optional<TableSchema> schema = decode_schema(from.text(kSchemaBytesMax));
+        std::optional<TableSchema> schema = decode_schema(from.text(kSchemaBytesMax), version);
         if (!schema || (schema->layout == Layout::kDense && schema->key_count == 0)) return false;
         schema->id = id;
         if (const auto closed = from.number<uint64_t>(); closed != 0) manifest.closed[id] = closed;
@@ -147,7 +149,8 @@ uint64_t checksum_of(const Manifest& manifest) {
 }
 
 Result<Manifest> decode_manifest(const std::string& name, std::span<const std::byte> bytes) {
-    WEIR_TRY(check_file(name, "manifest", "WEIRMANI", Manifest::kVersion, bytes));
+    WEIR_ASSIGN(const uint32_t version,
+                check_file(name, "manifest", "WEIRMANI", Manifest::kVersion, bytes));
     ByteReader from(bytes.subspan(kHeadBytes, bytes.size() - kHeadBytes - sizeof(uint64_t)));
     Manifest manifest;
     manifest.number = from.number<uint64_t>();
@@ -156,7 +159,7 @@ Result<Manifest> decode_manifest(const std::string& name, std::span<const std::b
     const auto has_iteration = from.number<uint8_t>();
     if (has_iteration == 1) manifest.iteration = iteration;
     const bool is_whole = has_iteration <= 1 && (has_iteration == 1 || iteration == 0) &&
-                          decode_tables(from, manifest) && decode_chunks(from, manifest) &&
+                          decode_tables(from, version, manifest) && decode_chunks(from, manifest) &&
                           from.done();
     std::string fault = is_whole ? fault_of(manifest) : "a field is wrong";
     if (fault.empty() && manifest_name(manifest.number) != name) fault = "it has another number";

@@ -7,6 +7,7 @@
 /// there is an iteration (1); the number of tables (4); of each its number (4), its schema (a text)
 /// and its last closed iteration (8); the number of chunks (4); of each table (4), first and last position, rows, bytes,
 /// checksum (8 each), name (a text); XXH3-64 of all that, seeded with that of the file's name (8).
+/// The version is the form of the schemas (lib/store/schema_codec.h); those from 1 on are read.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +36,7 @@ struct ChunkEntry {
 };
 
 struct Manifest {
-    static constexpr uint32_t kVersion = 1;
+    static constexpr uint32_t kVersion = 2;
     static constexpr uint64_t kBytesMax = uint64_t{1} << 30;
 
     uint64_t number = 0;      ///< later checkpoints of a folder have higher ones

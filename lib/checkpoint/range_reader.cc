@@ -10,12 +10,10 @@
 
 namespace weir::checkpoint {
 
-ChunkPlace place_in(const TableSchema& table, uint32_t state_values) {
+ChunkPlace place_in(const TableSchema& table, const RowLayout& rows) {
     return {.table = table.id,
             .layout = table.layout,
-            .value_type = table.value_type,
-            .width = table.width,
-            .state_values = state_values,
+            .rows = rows,
             .key_count = table.layout == Layout::kDense ? table.key_count : 0,
             .range = {}};
 }
@@ -38,7 +36,9 @@ Result<Chunk> read_chunk(Disk& disk, const std::string& folder, const ChunkEntry
         // Its text begins with the name.
         return Error(chunk.error().code(), path_of(folder, chunk.error().text()));
     }
-    ChunkPlace place = place_in(table, chunk->place.state_values);
+    ChunkPlace place = place_in(table, chunk->place.rows);
+    place.rows.value_type = table.value_type;
+    place.rows.width = table.width;
     place.range = entry.range;
     if (chunk->place != place || chunk->checksum != entry.checksum ||
         chunk->row_count != entry.row_count)
@@ -47,11 +47,11 @@ Result<Chunk> read_chunk(Disk& disk, const std::string& folder, const ChunkEntry
 }
 
 RangeReader::RangeReader(Disk& disk, std::string folder, const Manifest& manifest,
-                         const TableSchema& table, uint32_t state_values, PositionSet positions)
+                         const TableSchema& table, const RowLayout& rows, PositionSet positions)
     : disk_(disk),
       folder_(std::move(folder)),
       table_(table),
-      state_values_(state_values),
+      rows_(rows),
       positions_(std::move(positions)),
       entries_(manifest.chunks_of(table.id)) {
     if (table.layout == Layout::kDense) wanted_ = positions_.dense_keys(table.key_count);
@@ -59,13 +59,16 @@ RangeReader::RangeReader(Disk& disk, std::string folder, const Manifest& manifes
 
 Status RangeReader::load(const ChunkEntry& entry) {
     WEIR_ASSIGN(chunk_, read_chunk(disk_, folder_, entry, table_, bytes_));
-    if (chunk_.place.state_values != state_values_) {
+    const RowLayout& has = chunk_.place.rows;
+    const bool says_pushed = has.pushed_values != 0;
+    if (!has.holds_the_same(rows_) || (says_pushed && has != rows_)) {
         return Error(Errc::kTypeMismatch,
-                     fmt::format("{}: its rows have {} values of state for each value, and rule "
-                                 "'{}' keeps {}; register the rule that the checkpoint was "
-                                 "made with",
-                                 path_of(folder_, entry.name), chunk_.place.state_values,
-                                 table_.rule, state_values_));
+                     fmt::format("{}: its rows have {} bytes of state and take {} of a push, and "
+                                 "those of rule '{}' have {} and take {}; register the rule that "
+                                 "the checkpoint was made with",
+                                 path_of(folder_, entry.name), has.state_bytes,
+                                 says_pushed ? has.pushed_bytes() : rows_.pushed_bytes(),
+                                 table_.rule, rows_.state_bytes, rows_.pushed_bytes()));
     }
     row_block_ = 0;
     wanted_range_ = 0;
@@ -75,16 +78,16 @@ Status RangeReader::load(const ChunkEntry& entry) {
 
 void RangeReader::take(const ChunkRows& rows, KeyRange keys, Part& part) {
     const size_t skipped = keys.begin - rows.range.begin;
-    const size_t value_bytes = chunk_.place.value_row_bytes();
-    const size_t state_bytes = chunk_.place.state_row_bytes();
+    const size_t value_bytes = chunk_.place.rows.value_bytes();
+    const size_t state_bytes = chunk_.place.rows.state_bytes;
     part.range = keys;
     part.values = rows.values.subspan(skipped * value_bytes, keys.key_count() * value_bytes);
     part.state = rows.state.subspan(skipped * state_bytes, keys.key_count() * state_bytes);
 }
 
 void RangeReader::take_listed(const ChunkRows& rows, Part& part) {
-    const size_t value_bytes = chunk_.place.value_row_bytes();
-    const size_t state_bytes = chunk_.place.state_row_bytes();
+    const size_t value_bytes = chunk_.place.rows.value_bytes();
+    const size_t state_bytes = chunk_.place.rows.state_bytes;
     keys_.clear();
     values_.resize(rows.values.size());
     state_.resize(rows.state.size());

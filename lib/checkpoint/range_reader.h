@@ -36,10 +36,9 @@ public:
         std::span<const ClockTimes> clocks;
     };
 
-    /// `disk` and `manifest` must outlive it. `state_values`: what the table's rule keeps for each
-    /// value.
+    /// `disk` and `manifest` must outlive it. `rows`: of the table, as its rule has them now.
     RangeReader(Disk& disk, std::string folder, const Manifest& manifest, const TableSchema& table,
-                uint32_t state_values, PositionSet positions);
+                const RowLayout& rows, PositionSet positions);
 
     /// Reads the next part. False: there is none. Rows come once each.
     /// Errors: those of Disk and decode_chunk(); kParse, naming the file, if it is not the chunk
@@ -59,7 +58,7 @@ private:
     Disk& disk_;
     std::string folder_;
     TableSchema table_;
-    uint32_t state_values_;
+    RowLayout rows_;
     PositionSet positions_;
     std::vector<KeyRange> wanted_;  ///< of a dense table
     std::span<const ChunkEntry> entries_;
@@ -75,7 +74,7 @@ private:
 };
 
 /// What the chunks of a table must say about themselves, but for the range.
-[[nodiscard]] ChunkPlace place_in(const TableSchema& table, uint32_t state_values);
+[[nodiscard]] ChunkPlace place_in(const TableSchema& table, const RowLayout& rows);
 
 /// Reads the file of a chunk into `bytes`, which it then points into.
 /// Errors: as RangeReader::next(), if it is not what the manifest says of it

@@ -6,28 +6,35 @@
 
 namespace weir {
 
-Aggregate::Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint32_t width)
-    : combine_(combine_kernels(rule.combine, type)),
-      values_per_row_(width * rule.pushed_values),
-      accumulators_(memory, std::vector<std::byte>(values_per_row_ * size_of(type))) {}
+Aggregate::Aggregate(Memory& memory, Combine combine, const RowLayout& layout)
+    : combine_(combine_kernels(combine, layout.pushed_type)),
+      layout_(layout),
+      accumulators_(memory, std::vector<std::byte>(layout.pushed_bytes())) {
+    constexpr uint32_t kNone = 0;
+    if (combine == Combine::kMean) counts_.emplace(memory, std::as_bytes(std::span(&kNone, 1)));
+}
 
 Status Aggregate::reserve(size_t row_count) {
-    if (row_count <= accumulators_.capacity()) return {};
+    if (row_count <= capacity()) return {};
     WEIR_TRY(accumulators_.reserve(row_count));
+    if (counts_) WEIR_TRY(counts_->reserve(row_count));
     make_bits();
     return {};
 }
 
 Status Aggregate::reserve_only(size_t row_count) {
     WEIR_TRY(accumulators_.reserve_only(row_count));
+    if (counts_) WEIR_TRY(counts_->reserve_only(row_count));
     make_bits();
     return {};
 }
 
 Status Aggregate::add_run(uint32_t first_row, size_t row_count, const std::byte* pushed) {
     WEIR_TRY(reserve(first_row + row_count));
-    combine_.run({accumulators_.view(), touched_.data(), values_per_row_}, first_row, row_count,
-                 pushed);
+    for (size_t i = 0; counts_ && i < row_count; ++i)
+        count(static_cast<uint32_t>(first_row + i));
+    combine_.run({accumulators_.view(), touched_.data(), layout_.pushed_values}, first_row,
+                 row_count, pushed);
     added_rows_ += row_count;
     return {};
 }
@@ -35,18 +42,42 @@ Status Aggregate::add_run(uint32_t first_row, size_t row_count, const std::byte*
 Status Aggregate::add_rows(std::span<const uint32_t> rows, const std::byte* pushed) {
     if (rows.empty()) return {};
     WEIR_TRY(reserve(size_t{*std::ranges::max_element(rows)} + 1));
-    combine_.rows({accumulators_.view(), touched_.data(), values_per_row_}, rows, pushed);
+    if (counts_) std::ranges::for_each(rows, [&](uint32_t row) { count(row); });
+    combine_.rows({accumulators_.view(), touched_.data(), layout_.pushed_values}, rows, pushed);
     added_rows_ += rows.size();
     return {};
 }
 
-void Aggregate::apply(const RowTarget& target, const RuleRunner& rule) {
+/// Counts a push to the row, before it is combined.
+void Aggregate::count(uint32_t row) noexcept {
+    const bool is_touched = (touched_[row / 64] >> row % 64 & 1) != 0;
+    auto* const at = reinterpret_cast<uint32_t*>(counts_->view().at(row));
+    *at = is_touched ? *at + 1 : 1;
+}
+
+/// Makes means of the sums of rows that lie side by side.
+void Aggregate::divide(uint32_t first_row, size_t row_count) noexcept {
+    with_value_type(layout_.pushed_type, [&]<class T>() {
+        T* at = reinterpret_cast<T*>(accumulators_.view().at(first_row));
+        for (size_t i = 0; i < row_count; ++i, at += layout_.pushed_values) {
+            const auto row = static_cast<uint32_t>(first_row + i);
+            const uint32_t pushes = *reinterpret_cast<uint32_t*>(counts_->view().at(row));
+            if (pushes == 1) continue;
+            for (size_t v = 0; v < layout_.pushed_values; ++v)
+                at[v] /= static_cast<T>(pushes);
+        }
+    });
+}
+
+void Aggregate::apply(const RowTarget& target, const RuleRunner& rule,
+                      const RuleArguments* arguments) {
     const RowView accumulators = accumulators_.view();
     const uint32_t row_count = row_limit();
     for (uint32_t row = next_row(0, true); row < row_count;) {
         uint32_t end = next_row(row, false);
         end = std::min(end - row, accumulators.run(row)) + row;
-        rule.run(target, row, end - row, accumulators.at(row));
+        if (counts_) divide(row, end - row);
+        rule.run(target, row, end - row, accumulators.at(row), arguments);
         row = next_row(end, true);
     }
     clear();

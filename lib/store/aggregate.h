@@ -6,12 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/key/value_type.h"
 #include "lib/store/combine.h"
+#include "lib/store/row_layout.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/rules/rule_runner.h"
@@ -20,12 +21,17 @@ namespace weir {
 
 /// One accumulator per row, as wide as a push to it, and a bit that says whether the row was
 /// touched. The first push to a row is stored; later ones are combined with it by the rule's
-/// Combine.
+/// Combine. For a mean, the pushes to each row are counted.
 ///
 /// Thread: owning shard
 class Aggregate {
 public:
-    Aggregate(Memory& memory, ValueType type, const RuleEntry& rule, uint32_t width);
+    Aggregate(Memory& memory, Combine combine, const RowLayout& layout);
+
+    /// What the sum of a row takes.
+    [[nodiscard]] static size_t row_bytes_of(Combine combine, const RowLayout& layout) noexcept {
+        return layout.pushed_bytes() + (combine == Combine::kMean ? sizeof(uint32_t) : 0);
+    }
 
     /// Takes the memory of all rows that a table has, and no more: adding to them cannot fail.
     /// Errors: Errc::kNoMemory
@@ -40,7 +46,8 @@ public:
     [[nodiscard]] Status add_rows(std::span<const uint32_t> rows, const std::byte* pushed);
 
     /// Runs the rule once on every touched row of `target`, then forgets all that was added.
-    void apply(const RowTarget& target, const RuleRunner& rule);
+    /// `arguments`: as RuleRunner has them.
+    void apply(const RowTarget& target, const RuleRunner& rule, const RuleArguments* arguments);
 
     /// Calls fn(first_row, row_count) for the rows that apply() would run the rule on.
     template <class Fn>
@@ -72,7 +79,9 @@ public:
     size_t count_touched() noexcept;
 
     /// What the sums take.
-    [[nodiscard]] size_t row_bytes() const noexcept { return accumulators_.bytes(); }
+    [[nodiscard]] size_t row_bytes() const noexcept {
+        return accumulators_.bytes() + (counts_ ? counts_->bytes() : 0);
+    }
 
     [[nodiscard]] size_t bytes() const noexcept {
         return row_bytes() + touched_.size() * sizeof(uint64_t);
@@ -81,7 +90,16 @@ public:
 private:
     [[nodiscard]] Status reserve(size_t row_count);
 
-    void make_bits() { touched_.resize((accumulators_.capacity() + 63) / 64); }
+    /// How many rows have room for all that is kept of them.
+    [[nodiscard]] size_t capacity() const noexcept {
+        return counts_ ? std::min(counts_->capacity(), accumulators_.capacity())
+                       : accumulators_.capacity();
+    }
+
+    void count(uint32_t row) noexcept;
+    void divide(uint32_t first_row, size_t row_count) noexcept;
+
+    void make_bits() { touched_.resize((capacity() + 63) / 64); }
 
     /// One past the last row that can have been touched.
     [[nodiscard]] uint32_t row_limit() const noexcept {
@@ -92,9 +110,10 @@ private:
     [[nodiscard]] uint32_t next_row(uint32_t from, bool touched) const noexcept;
 
     CombineKernels combine_;
-    uint32_t values_per_row_;  // in a push
+    RowLayout layout_;
     RowStore accumulators_;
-    std::vector<uint64_t> touched_;  // a bit per row
+    std::optional<RowStore> counts_;  // of the pushes to each row, if a mean is wanted
+    std::vector<uint64_t> touched_;   // a bit per row
     size_t added_rows_ = 0;
 };
 

@@ -82,6 +82,7 @@ template <class T>
 CombineKernels kernels_of(Combine combine) noexcept {
     switch (combine) {
         case Combine::kSum:
+        case Combine::kMean:  // the sum; Aggregate counts
             return {&combine_run<Combine::kSum, T>, &combine_rows<Combine::kSum, T>};
         case Combine::kMax:
             return {&combine_run<Combine::kMax, T>, &combine_rows<Combine::kMax, T>};

@@ -160,6 +160,11 @@ std::optional<uint64_t> DenseStore::key_of(uint32_t row) const noexcept {
     return std::nullopt;
 }
 
+void DenseStore::keys_of(const void* store, std::span<const uint32_t> rows, uint64_t* keys) {
+    for (size_t i = 0; i < rows.size(); ++i)
+        keys[i] = *static_cast<const DenseStore*>(store)->key_of(rows[i]);
+}
+
 KeyRange DenseStore::range_of(uint64_t key) const noexcept {
     const auto next = std::ranges::upper_bound(owned_, key, {}, &KeyRange::begin);
     if (next == owned_.begin() || !std::prev(next)->contains(key)) return {};

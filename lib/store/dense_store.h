@@ -75,7 +75,7 @@ public:
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
-        return {values_.view(), state_ ? state_->view() : RowView{}, width};
+        return {values_.view(), state_ ? state_->view() : RowView{}, width, {this, &keys_of}};
     }
 
     /// The owned ranges of keys, ascending; in each, values lie side by side.
@@ -102,6 +102,7 @@ private:
     DenseStore(Memory& memory, std::span<const KeyRange> owned,
                std::span<const std::byte> initial_values, std::span<const std::byte> initial_state);
 
+    static void keys_of(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
     [[nodiscard]] Status add(KeyRange keys);
     [[nodiscard]] std::optional<uint32_t> unused_rows(uint64_t count) const;
 

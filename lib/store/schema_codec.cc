@@ -28,7 +28,7 @@ std::string encode_schema(const TableSchema& schema) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::optional<TableSchema> decode_schema(std::string_view bytes) {
+std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) {
     ByteReader reader(std::as_bytes(std::span(bytes)));
     TableSchema schema;
     schema.name = reader.text(kTextBytesMax);
@@ -38,7 +38,8 @@ std::optional<TableSchema> decode_schema(std::string_view bytes) {
     schema.key_count = reader.number<uint64_t>();
     schema.rule = reader.text(kTextBytesMax);
     schema.initial_value = reader.number<double>();
-    for (double& parameter : schema.parameters.value)
+    const size_t parameters = form == 1 ? 4 : schema.parameters.value.size();
+    for (double& parameter : std::span(schema.parameters.value).first(parameters))
         parameter = reader.number<double>();
     const auto flags = reader.number<uint8_t>();
     schema.allow_not_finite = (flags & kNotFinite) != 0;

@@ -4,6 +4,7 @@
 /// A table's schema as bytes, for the manager to keep and pass on. They do not contain the
 /// table's number.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,8 +13,12 @@
 
 namespace weir {
 
+/// The form that encode_schema() writes. Form 1, of checkpoints from before, has half as many parameters.
+inline constexpr uint32_t kSchemaForm = 2;
+
 [[nodiscard]] std::string encode_schema(const TableSchema& schema);
 /// Nothing if the bytes are malformed. check_schema() then says whether the schema is valid.
-[[nodiscard]] std::optional<TableSchema> decode_schema(std::string_view bytes);
+[[nodiscard]] std::optional<TableSchema> decode_schema(std::string_view bytes,
+                                                       uint32_t form = kSchemaForm);
 
 }  // namespace weir

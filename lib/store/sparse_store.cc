@@ -17,7 +17,8 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         const auto some_keys = keys.subspan(begin, count);
         const auto some_rows = rows.subspan(begin, count);
         if (free_.empty() && index_.has_room_for(count) &&
-            rows_.capacity() >= index_.next_row() + count) {
+            rows_.capacity() >= index_.next_row() + count &&
+            (!must_keep_keys_ || keys_->capacity() >= index_.next_row() + count)) {
             const auto first_new = static_cast<uint32_t>(index_.next_row());
             index_.upsert(some_keys, some_rows);
             if (keys_) note_keys(some_keys, some_rows, first_new);
@@ -32,8 +33,7 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         for (size_t i = used ? *used : 0; i < missing; ++i) {
             if (some_rows_[i] < index_.next_row()) free_.add(some_rows_[i]);
         }
-        if (!used) keys_.reset();  // some of the keys may have rows
-        if (!used) return used.error();
+        if (!used) return used.error();  // no key has got a row
         if (keys_) note_keys(some_keys, some_rows, 0);
     }
     return {};
@@ -54,10 +54,21 @@ void SparseStore::walk(Use&& use) const {
     }
 }
 
-bool SparseStore::remember_keys(Memory& memory) {
-    if (keys_) return true;
+void SparseStore::make_keys(Memory& memory) {
     constexpr uint64_t kNoKey = 0;
     keys_.emplace(memory, std::as_bytes(std::span(&kNoKey, 1)));
+}
+
+/// The keys of rows that have some, of a store that keeps them.
+void SparseStore::kept_keys(const void* store, std::span<const uint32_t> rows, uint64_t* keys) {
+    const RowView view = static_cast<const SparseStore*>(store)->keys_->view();
+    for (size_t i = 0; i < rows.size(); ++i)
+        std::memcpy(&keys[i], view.at(rows[i]), sizeof keys[i]);
+}
+
+bool SparseStore::remember_keys(Memory& memory) {
+    if (keys_) return true;
+    make_keys(memory);
     walk([&](std::span<const uint64_t> keys, std::span<const uint32_t> rows) {
         note_keys(keys, rows, 0);
         return keys_.has_value();
@@ -68,12 +79,7 @@ bool SparseStore::remember_keys(Memory& memory) {
 void SparseStore::find_keys(Memory& memory, std::span<const uint32_t> rows,
                             std::span<uint64_t> keys) {
     WEIR_CHECK(keys.size() == rows.size());
-    if (remember_keys(memory)) {
-        const RowView view = keys_->view();
-        for (size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(&keys[i], view.at(rows[i]), sizeof keys[i]);
-        return;
-    }
+    if (remember_keys(memory)) return kept_keys(this, rows, keys.data());
     std::vector<uint32_t> order(rows.size());  // by row
     std::iota(order.begin(), order.end(), 0);
     std::ranges::sort(order, {}, [&](uint32_t i) { return rows[i]; });
@@ -91,7 +97,10 @@ void SparseStore::find_keys(Memory& memory, std::span<const uint32_t> rows,
 /// Of rows that are not below `first_row`.
 void SparseStore::note_keys(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
                             uint32_t first_row) {
-    if (!keys_->reserve(index_.next_row())) return keys_.reset();
+    if (!keys_->reserve(index_.next_row())) {
+        WEIR_CHECK(!must_keep_keys_);  // reserve_rows() has made room
+        return keys_.reset();
+    }
     const RowView view = keys_->view();
     for (size_t i = 0; i < keys.size(); ++i) {
         if (rows[i] >= first_row) std::memcpy(view.at(rows[i]), &keys[i], sizeof keys[i]);
@@ -115,6 +124,7 @@ Status SparseStore::take_rows(std::span<uint32_t> rows) {
 }
 
 Status SparseStore::reserve_rows(size_t row_count) {
+    if (must_keep_keys_) WEIR_TRY(keys_->reserve(std::min<size_t>(row_count, kNoRow)));
     // If the number of keys is known before, all rows lie side by side, memory permitting.
     if (row_count <= expected_keys_) {
         if (rows_.reserve(expected_keys_)) return {};

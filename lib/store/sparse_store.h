@@ -27,13 +27,17 @@ class SparseStore {
 public:
     /// `initial_row` is what a key that was never written reads as: values, then state.
     /// `expected_keys` are those of this shard.
-    /// `secret_seed` is that of its KeyIndex.
+    /// `secret_seed` is that of its KeyIndex. `keeps_keys`: by row, from the start, so that
+    /// find_keys() never walks.
     SparseStore(Memory& memory, std::span<const std::byte> initial_row, size_t values_bytes,
-                size_t expected_keys, std::optional<uint64_t> secret_seed)
+                size_t expected_keys, std::optional<uint64_t> secret_seed, bool keeps_keys)
         : values_bytes_(values_bytes),
           expected_keys_(expected_keys),
           index_(memory, {.expected_keys = expected_keys, .seed = secret_seed}),
-          rows_(memory, initial_row) {}
+          rows_(memory, initial_row),
+          must_keep_keys_(keeps_keys) {
+        if (keeps_keys) make_keys(memory);
+    }
 
     /// Writes the row of each key to `rows`, kNoRow for missing keys. Returns the number of
     /// missing keys.
@@ -82,7 +86,7 @@ public:
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
-        return {rows_.view(), rows_.view(values_bytes_), width};
+        return {rows_.view(), rows_.view(values_bytes_), width, {this, &kept_keys}};
     }
 
     [[nodiscard]] size_t row_count() const noexcept { return index_.size(); }
@@ -92,6 +96,8 @@ public:
     }
 
 private:
+    void make_keys(Memory& memory);
+    static void kept_keys(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
     [[nodiscard]] bool remember_keys(Memory& memory);
     template <class Use>
     void walk(Use&& use) const;
@@ -106,6 +112,7 @@ private:
     KeyIndex index_;
     RowStore rows_;
     std::optional<RowStore> keys_;  // by row, if they are remembered
+    bool must_keep_keys_;           // a row has room there before its key has it
     FreeRows free_;
     std::vector<RowStore::Run> given_back_;  // rows below next_row() that have no memory
     std::vector<uint32_t> some_rows_;        // kept for its memory

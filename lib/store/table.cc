@@ -46,9 +46,10 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
-      rule_(rule, schema.value_type, schema.parameters),
-      pulled_row_bytes_(schema.width * size_of(schema.value_type)),
-      pushed_row_bytes_(pulled_row_bytes_ * rule.pushed_values),
+      layout_(rule.layout(schema.value_type, schema.width)),
+      rule_(rule, layout_, schema.parameters),
+      pulled_row_bytes_(layout_.value_bytes()),
+      pushed_row_bytes_(layout_.pushed_bytes()),
       owned_(owned),
       owns_all_(owned.is_whole_ring()),
       served_(owned),
@@ -59,8 +60,10 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
                               std::optional<uint64_t> secret_seed) {
     const ValueType type = schema_.value_type;
     auto initial = repeated(schema_.initial_value, type, schema_.width);
-    const auto state = repeated(rule.initial_state(schema_.parameters), type,
-                                size_t{schema_.width} * rule.state_values);
+    const auto state = rule.initial_state == nullptr
+                           ? std::vector<std::byte>(layout_.state_bytes)
+                           : repeated(rule.initial_state(schema_.parameters), type,
+                                      layout_.state_bytes / size_of(type));
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial, state);
         if (!dense) return std::move(dense).error();
@@ -68,7 +71,8 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     } else {
         initial.insert(initial.end(), state.begin(), state.end());
         store_.emplace(SparseStore(memory, initial, pulled_row_bytes_,
-                                   share_of(schema_.key_count, owned), secret_seed));
+                                   share_of(schema_.key_count, owned), secret_seed,
+                                   rule.wants_keys));
     }
     return {};
 }
@@ -104,6 +108,19 @@ Status TableShard::check_pushed(uint64_t key_count, std::span<const std::byte> p
     return {};
 }
 
+Result<RuleArguments> TableShard::arguments(std::span<const double> given) const {
+    if (given.empty()) return rule_.default_arguments();
+    Result<RuleArguments> all = rule_entry_.all_arguments(given);
+    if (!all) return of_table(schema_.name, all.error());
+    return all;
+}
+
+Result<RuleArguments> TableShard::arguments(std::span<const NamedNumber> given) const {
+    Result<RuleArguments> all = rule_entry_.named_arguments(given, rule_.default_arguments());
+    if (!all) return of_table(schema_.name, all.error());
+    return all;
+}
+
 // Ranges.
 
 Result<uint32_t> TableShard::range_row(KeyRange keys) const {
@@ -121,13 +138,14 @@ Result<uint32_t> TableShard::range_row(KeyRange keys) const {
                                keys.begin, keys.end));
 }
 
-Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
+Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed,
+                        const RuleArguments* arguments) {
     if (const auto* dense = std::get_if<DenseStore>(&*store_)) {
         if (const auto row = dense->first_row(keys)) {
             WEIR_TRY(check_pushed(keys.key_count(), pushed));
             if (kept_ != nullptr) [[unlikely]]
                 kept_->keep(target(), *row, keys.key_count());
-            rule_.run(target(), *row, keys.key_count(), pushed.data());
+            rule_.run(target(), *row, keys.key_count(), pushed.data(), arguments);
             return {};
         }
     }
@@ -135,7 +153,7 @@ Status TableShard::push(KeyRange keys, std::span<const std::byte> pushed) {
     return for_extents(keys, pushed_row_bytes_,
                        [&](uint32_t row, uint64_t row_count, size_t offset) -> Status {
                            if (kept_ != nullptr) kept_->keep(target(), row, row_count);
-                           rule_.run(target(), row, row_count, pushed.data() + offset);
+                           rule_.run(target(), row, row_count, pushed.data() + offset, arguments);
                            return {};
                        });
 }
@@ -338,11 +356,12 @@ Result<RowList> TableShard::known_rows(const ListId& id, For use) {
                     id.count, id.hash));
 }
 
-Status TableShard::push(const RowList& list, std::span<const std::byte> pushed) {
+Status TableShard::push(const RowList& list, std::span<const std::byte> pushed,
+                        const RuleArguments* arguments) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
     if (kept_ != nullptr) [[unlikely]]
         kept_->keep(target(), list.rows);
-    rule_.rows(target(), list.rows, pushed.data());
+    rule_.rows(target(), list.rows, pushed.data(), arguments);
     return {};
 }
 
@@ -360,7 +379,7 @@ Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {
 
 Aggregate& TableShard::make_aggregate(uint64_t iteration) {
     std::optional<Aggregate>& aggregate = aggregate_of(iteration);
-    if (!aggregate) aggregate.emplace(memory_, schema_.value_type, rule_entry_, schema_.width);
+    if (!aggregate) aggregate.emplace(memory_, rule_entry_.combine, layout_);
     return *aggregate;
 }
 
@@ -369,7 +388,8 @@ Aggregate& TableShard::make_aggregate(uint64_t iteration) {
 Status TableShard::reserve_window(const PositionSet& owned) {
     const auto* const dense = std::get_if<DenseStore>(&*store_);
     const size_t rows = dense != nullptr ? dense->row_end() : share_of(schema_.key_count, owned);
-    const uint64_t row_bytes = schema_.window() * pushed_row_bytes_;
+    const uint64_t row_bytes =
+        schema_.window() * Aggregate::row_bytes_of(rule_entry_.combine, layout_);
     uint64_t needed = std::min(rows, ~uint64_t{0} / row_bytes) * row_bytes;
     uint64_t had = 0;
     for (const std::optional<Aggregate>& aggregate : aggregates_)
@@ -450,14 +470,14 @@ void TableShard::find_keys(std::span<const uint32_t> rows, std::vector<uint64_t>
     std::ranges::transform(rows, keys.begin(), [&](uint32_t row) { return *dense.key_of(row); });
 }
 
-void TableShard::apply_aggregate(uint64_t iteration) {
+void TableShard::apply_aggregate(uint64_t iteration, const RuleArguments* arguments) {
     std::optional<Aggregate>& aggregate = aggregate_of(iteration);
     if (!aggregate) return;
     if (kept_ != nullptr) {
         aggregate->for_touched(
             [&](uint32_t row, size_t row_count) { kept_->keep(target(), row, row_count); });
     }
-    aggregate->apply(target(), rule_);
+    aggregate->apply(target(), rule_, arguments);
 }
 
 }  // namespace weir

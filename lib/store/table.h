@@ -75,7 +75,8 @@ struct AggregatedRows {
 /// alignments are checked, and a refused call leaves all values as they were. Key lists are
 /// ascending.
 ///
-/// A push brings width x pushed_values values per key; a pull returns width values per key.
+/// A push brings row_layout().pushed_values per key; a pull returns width values per key. It may
+/// bring arguments of the rule, which arguments() has checked; null: those of the table.
 ///
 /// Thread: owning shard. A RowList that is not remembered is valid until the next rows_for_push()
 ///         or rows_for_pull().
@@ -94,12 +95,20 @@ public:
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return schema_; }
 
+    [[nodiscard]] const RowLayout& row_layout() const noexcept { return layout_; }
+
     [[nodiscard]] size_t pulled_row_bytes() const noexcept { return pulled_row_bytes_; }
 
     [[nodiscard]] size_t pushed_row_bytes() const noexcept { return pushed_row_bytes_; }
 
     /// The number of keys that have a row here.
     [[nodiscard]] size_t row_count() const;
+
+    /// The arguments of a push, in the order in which the rule names them; none: the table's.
+    /// Errors: Errc::kInvalidArgument, naming table, rule, argument and value
+    [[nodiscard]] Result<RuleArguments> arguments(std::span<const double> given) const;
+    /// The same by name; those that are not named are the table's.
+    [[nodiscard]] Result<RuleArguments> arguments(std::span<const NamedNumber> given) const;
 
     /// What values, state, index and accumulators take together.
     [[nodiscard]] size_t bytes() const;
@@ -108,7 +117,8 @@ public:
     // by side.
     // Errors: Errc::kInvalidArgument (sparse table, wrong size, misaligned), Errc::kOutOfRange
 
-    [[nodiscard]] Status push(KeyRange keys, std::span<const std::byte> pushed);
+    [[nodiscard]] Status push(KeyRange keys, std::span<const std::byte> pushed,
+                              const RuleArguments* arguments = nullptr);
     [[nodiscard]] Status pull(KeyRange keys, std::span<std::byte> out) const;
     /// Prefetches the first of these values, if this shard has them. Any range is allowed.
     void prefetch(KeyRange keys) const noexcept;
@@ -134,7 +144,8 @@ public:
     /// Errors: Errc::kUnknownList
     [[nodiscard]] Result<RowList> known_rows(const ListId& id);
 
-    [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed);
+    [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed,
+                              const RuleArguments* arguments = nullptr);
     [[nodiscard]] Status pull(const RowList& list, std::span<std::byte> out) const;
 
     // Either of the two.
@@ -163,7 +174,7 @@ public:
     }
 
     /// Runs the rule once on what was aggregated.
-    void apply_aggregate(uint64_t iteration);
+    void apply_aggregate(uint64_t iteration, const RuleArguments* arguments = nullptr);
     /// Lists the rows that apply_aggregate() would change. The first time it walks through all keys
     /// of a sparse table, which then keeps them by row: 8 bytes each. Without memory for that, it does
     /// so each time.
@@ -189,7 +200,7 @@ public:
     // Rows that move. A table holds the rows of a set of positions, as their primary or for
     // another reason. A row has pulled_row_bytes() of values and state_row_bytes() of state.
 
-    [[nodiscard]] size_t state_row_bytes() const noexcept;
+    [[nodiscard]] size_t state_row_bytes() const noexcept { return layout_.state_bytes; }
 
     [[nodiscard]] const PositionSet& held() const noexcept { return owned_; }
 
@@ -326,8 +337,9 @@ private:
     TableSchema schema_;
     const RuleEntry& rule_entry_;
     Memory& memory_;
+    RowLayout layout_;
     RuleRunner rule_;
-    size_t pulled_row_bytes_;
+    size_t pulled_row_bytes_;  ///< layout_'s, for the way of every push and pull
     size_t pushed_row_bytes_;
     PositionSet owned_;
     bool owns_all_;

@@ -20,10 +20,6 @@ constexpr size_t kDropBuckets = size_t{1} << 9;
 
 }  // namespace
 
-size_t TableShard::state_row_bytes() const noexcept {
-    return pulled_row_bytes_ * rule_entry_.state_values;
-}
-
 // Listing.
 
 void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,

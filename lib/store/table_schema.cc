@@ -11,6 +11,9 @@
 namespace weir {
 namespace {
 
+/// Of a row. So a row fits into a chunk of a checkpoint.
+constexpr size_t kStateBytesMax = size_t{1} << 30;
+
 bool representable(double value, ValueType type) {
     if (type == ValueType::kFloat32) return std::isfinite(static_cast<float>(value));
     if (is_floating(type)) return std::isfinite(value);
@@ -42,7 +45,7 @@ Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
             : std::string(
                   "has the same version here as where the table was made, and differs: in "
                   "its values of state or of a push, how pushes combine, its types, its "
-                  "parameters, or what its state begins with");
+                  "parameters or arguments, or what its state begins with");
     return Error(Errc::kTypeMismatch,
                  fmt::format("table '{}': rule '{}' {}; register the same rule, from the same "
                              "source, in all processes (`add_rules` of JobOptions and JoinOptions)",
@@ -85,8 +88,15 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
-    if (const Status sound = rule->check_parameters(schema.parameters); !sound)
+    if (const Status sound = rule->check_parameters(schema.parameters, schema.width); !sound)
         return refused(schema, sound.error().text());
+    const size_t state_bytes = rule->kernels_for(schema.value_type).state_bytes(schema.width);
+    if (state_bytes > kStateBytesMax) {
+        return refused(schema,
+                       fmt::format("rule '{}' keeps {} bytes of state for each key; the most "
+                                   "is {}; use a smaller width",
+                                   schema.rule, state_bytes, kStateBytesMax));
+    }
     WEIR_TRY(check_rule(schema, *rule));
     return rule;
 }

@@ -43,8 +43,9 @@ Status check_name(std::string_view name) {
 Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules) {
     WEIR_ASSIGN(const RuleEntry* const rule, check_schema(schema, rules));
     TableInfo info;
-    info.row_bytes = schema.width * size_of(schema.value_type);
-    info.pushed_row_bytes = info.row_bytes * rule->pushed_values;
+    const RowLayout rows = rule->layout(schema.value_type, schema.width);
+    info.row_bytes = rows.value_bytes();
+    info.pushed_row_bytes = rows.pushed_bytes();
     if (info.pushed_row_bytes > wire::kRequestBytesMax) {
         return Error(
             Errc::kInvalidArgument,

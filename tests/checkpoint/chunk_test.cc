@@ -89,10 +89,29 @@ TEST_SUITE("chunk") {
 
     TEST_CASE("a chunk of a newer format says so, whatever else is in it") {
         auto bytes = bytes_of(dense_table());
-        bytes[8] = std::byte{2};
+        bytes[8] = std::byte{3};
         const Result<Chunk> chunk = decode_chunk(kChunkName, bytes);
         REQUIRE(chunk.code() == Errc::kUnavailable);
-        CHECK(chunk.error().message().find("version 2") != std::string::npos);
+        CHECK(chunk.error().message().find("version 3") != std::string::npos);
+    }
+
+    TEST_CASE("a chunk of the version before is read, and does not say what a push was") {
+        for (const TableSchema& table : {dense_table(), sparse_table()}) {
+            auto bytes = bytes_of(table);
+            const Result<Chunk> now = decode_chunk(kChunkName, bytes);
+            REQUIRE(now);
+            bytes[8] = std::byte{1};                   // version
+            bytes[18] = std::byte{0};                  // where the type of a push is now
+            bytes[24] = std::byte{uint8_t(table.id)};  // values of state for each value
+            bytes[28] = std::byte{0};                  // where its values are now
+            bytes = resealed(bytes);
+            const Result<Chunk> before = decode_chunk(kChunkName, bytes);
+            REQUIRE(before);
+            CHECK(before->place.rows.holds_the_same(now->place.rows));
+            CHECK(before->place.rows.pushed_values == 0);
+            CHECK(before->row_count == now->row_count);
+            CHECK(std::ranges::equal(before->rows[0].state, now->rows[0].state));
+        }
     }
 
     TEST_CASE("what is wrong in spite of a right checksum is refused") {
@@ -106,14 +125,16 @@ TEST_SUITE("chunk") {
         CHECK_FALSE(with(16, 1).empty());   // sparse, with a range of keys
         CHECK_FALSE(with(17, 9).empty());   // no value type
         CHECK_FALSE(with(20, 3).empty());   // width
+        CHECK_FALSE(with(18, 9).empty());   // no type of a push
         CHECK_FALSE(with(24, 1).empty());   // state
+        CHECK_FALSE(with(28, 0).empty());   // nothing pushed
         CHECK_FALSE(with(32, 41).empty());  // one more key
         CHECK_FALSE(with(56, 2).empty());   // a list instead of a range
         CHECK_FALSE(with(56, 77).empty());  // an unknown block
         CHECK_FALSE(with(72, 1).empty());   // another first key
         CHECK_FALSE(with(bytes.size() - 24, 41).empty());  // rows in the end block
         // A dense chunk whose rows are not all there.
-        ChunkPlace place = place_in(dense_table(), 0);
+        ChunkPlace place = place_in(dense_table(), rows_of(dense_table()));
         ChunkWriter writer(place, kChunkName);
         (void)writer.add(KeyRange{0, 39});
         SimDisk disk;
@@ -122,7 +143,7 @@ TEST_SUITE("chunk") {
             chunk_refusal(disk.read("d/" + kChunkName, 1 << 20).value()).find("rows are missing") !=
             std::string::npos);
         // A sparse one with a key that lies elsewhere.
-        place = place_in(sparse_table(), 1);
+        place = place_in(sparse_table(), rows_of(sparse_table()));
         place.range = {0, 99};
         ChunkWriter sparse(place, kChunkName + "2");
         (void)sparse.add(std::vector<uint64_t>{1});

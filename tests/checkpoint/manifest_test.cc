@@ -68,7 +68,7 @@ TEST_SUITE("manifest") {
 
     TEST_CASE("a manifest of a newer format says so") {
         auto bytes = encode_manifest(small_manifest());
-        bytes[8] = std::byte{2};
+        bytes[8] = std::byte{3};
         const Result<Manifest> manifest = decode_manifest(kManifestName, bytes);
         REQUIRE(manifest.code() == Errc::kUnavailable);
         CHECK(manifest.error().message().find("version of Weir") != std::string::npos);

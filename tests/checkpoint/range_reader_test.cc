@@ -13,8 +13,8 @@ using namespace weir::testing;
 namespace {
 
 /// What a reader of the whole table says in the end.
-Status read_all(SimDisk& disk, const Manifest& manifest, uint32_t table, uint32_t state_values) {
-    RangeReader reader(disk, "d", manifest, manifest.tables[table], state_values,
+Status read_all(SimDisk& disk, const Manifest& manifest, uint32_t table, const RowLayout& rows) {
+    RangeReader reader(disk, "d", manifest, manifest.tables[table], rows,
                        PositionSet::whole_ring());
     RangeReader::Part part;
     for (;;) {
@@ -45,7 +45,8 @@ TEST_SUITE("range reader") {
         const std::vector<PositionRange> some = {eighths[1], eighths[4], eighths[7]};
         const PositionSet positions{std::span(some)};
         std::vector<uint64_t> keys;
-        RangeReader dense(disk, "d", manifest, manifest.tables[0], 0, positions);
+        RangeReader dense(disk, "d", manifest, manifest.tables[0], rows_of(manifest.tables[0]),
+                          positions);
         RangeReader::Part part;
         while (*dense.next(part)) {
             for (uint64_t key = part.range.begin; key < part.range.end; ++key)
@@ -57,7 +58,8 @@ TEST_SUITE("range reader") {
         }
         CHECK(keys == expected);
         size_t count = 0;
-        RangeReader sparse(disk, "d", manifest, manifest.tables[1], 1, positions);
+        RangeReader sparse(disk, "d", manifest, manifest.tables[1], rows_of(manifest.tables[1]),
+                           positions);
         while (*sparse.next(part)) {
             for (const uint64_t key : part.keys)
                 CHECK(positions.contains(mix64(key)));
@@ -75,37 +77,46 @@ TEST_SUITE("range reader") {
         REQUIRE(write_small(disk, "d", 1, 3, 2));
         REQUIRE(write_small(disk, "e", 1, 4, 2));  // another job's, with the same names
         const Manifest manifest = read_manifest(disk, "d", 1).value();
-        REQUIRE(read_all(disk, manifest, 0, 0));
+        REQUIRE(read_all(disk, manifest, 0, rows_of(manifest.tables[0])));
         const std::string path = "d/" + manifest.chunks[0].name;
         const auto good = disk.read(path, 1 << 20).value();
 
         auto flipped = good;
         flipped[70] ^= std::byte{4};
         disk.damage(path, flipped);
-        const Status damaged = read_all(disk, manifest, 0, 0);
+        const Status damaged = read_all(disk, manifest, 0, rows_of(manifest.tables[0]));
         REQUIRE(damaged.code() == Errc::kParse);
         CHECK(damaged.error().message().find(manifest.chunks[0].name) != std::string::npos);
 
         disk.damage(path, disk.read("e/" + manifest.chunks[0].name, 1 << 20).value());
-        CHECK(read_all(disk, manifest, 0, 0).error().message().find("not the one") !=
-              std::string::npos);
+        CHECK(read_all(disk, manifest, 0, rows_of(manifest.tables[0]))
+                  .error()
+                  .message()
+                  .find("not the one") != std::string::npos);
 
         disk.damage(path, {good.begin(), good.end() - 1});
-        CHECK(read_all(disk, manifest, 0, 0).error().message().find("bytes instead of") !=
-              std::string::npos);
+        CHECK(read_all(disk, manifest, 0, rows_of(manifest.tables[0]))
+                  .error()
+                  .message()
+                  .find("bytes instead of") != std::string::npos);
 
         REQUIRE(disk.remove(path));
-        CHECK(read_all(disk, manifest, 0, 0).code() == Errc::kNotFound);
+        CHECK(read_all(disk, manifest, 0, rows_of(manifest.tables[0])).code() == Errc::kNotFound);
         disk.damage(path, good);
-        CHECK(read_all(disk, manifest, 0, 0));
+        CHECK(read_all(disk, manifest, 0, rows_of(manifest.tables[0])));
     }
 
     TEST_CASE("a rule that keeps another state is refused") {
         SimDisk disk;
         REQUIRE(write_small(disk, "d", 1, 3, 2));
         const Manifest manifest = read_manifest(disk, "d", 1).value();
-        const Status other = read_all(disk, manifest, 1, 2);
+        RowLayout rows = rows_of(manifest.tables[1]);
+        rows.state_bytes *= 2;
+        const Status other = read_all(disk, manifest, 1, rows);
         REQUIRE(other.code() == Errc::kTypeMismatch);
         CHECK(other.error().message().find("adagrad") != std::string::npos);
+        rows = rows_of(manifest.tables[1]);
+        rows.pushed_values *= 2;
+        CHECK(read_all(disk, manifest, 1, rows).code() == Errc::kTypeMismatch);
     }
 }

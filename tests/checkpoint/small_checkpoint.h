@@ -48,7 +48,16 @@ inline TableSchema dense_state_table() {
     return table;
 }
 
-inline constexpr uint32_t kStateValues[] = {0, 1};  ///< of the two tables, by number
+/// The rows of the two tables, by number: the second one has a value of state for each value.
+inline RowLayout rows_of(const TableSchema& table) {
+    RowLayout rows{.value_type = table.value_type,
+                   .width = table.width,
+                   .state_bytes = 0,
+                   .pushed_type = table.value_type,
+                   .pushed_values = table.width};
+    if (table.id == 1) rows.state_bytes = static_cast<uint32_t>(rows.value_bytes());
+    return rows;
+}
 
 /// What value number `index` of a key is, as of a stamp.
 template <class T>
@@ -84,7 +93,7 @@ inline std::vector<uint64_t> sparse_keys(size_t count = 60) {
 
 inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRange range,
                                            uint64_t stamp, std::string name) {
-    checkpoint::ChunkPlace place = checkpoint::place_in(table, kStateValues[table.id]);
+    checkpoint::ChunkPlace place = checkpoint::place_in(table, rows_of(table));
     place.range = range;
     checkpoint::ChunkWriter writer(place, std::move(name));
     if (table.layout == Layout::kDense) {
@@ -199,7 +208,7 @@ inline std::string check_small(checkpoint::Disk& disk, const std::string& folder
     std::vector<uint64_t> sparse;
     for (const TableSchema& table : manifest->tables) {
         for (const PositionRange range : cut_ring(readers)) {
-            checkpoint::RangeReader reader(disk, folder, *manifest, table, kStateValues[table.id],
+            checkpoint::RangeReader reader(disk, folder, *manifest, table, rows_of(table),
                                            PositionSet(std::span(&range, 1)));
             checkpoint::RangeReader::Part part;
             for (;;) {

@@ -24,7 +24,7 @@ struct RoundsInOrder : rules::Plain {
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
     template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const RuleContext&) {
         if (*pushed == 0) return;
         value = *pushed > value ? value + *pushed : value | kBrokenValue;
     }
@@ -37,10 +37,10 @@ struct RoundsWithState : rules::Plain {
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
     template <class T>
-    static void update(T& value, T* state, const T* pushed, const RuleParameters& parameters) {
+    static void update(T& value, T* state, const T* pushed, const RuleContext& context) {
         if (*pushed == 0) return;
         const bool is_whole = *state == value;
-        RoundsInOrder::update<T>(value, nullptr, pushed, parameters);
+        RoundsInOrder::update<T>(value, nullptr, pushed, context);
         if (!is_whole) value |= kBrokenValue;
         *state = value;
     }
@@ -53,7 +53,7 @@ struct AddWithState : rules::Plain {
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
     template <class T>
-    static void update(T& value, T* state, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T* state, const T* pushed, const RuleContext&) {
         value = *state == value ? value + *pushed : value | kBrokenValue;
         *state = value;
     }

@@ -39,7 +39,7 @@ struct HigherBits : rules::Plain {
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
     template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const RuleContext&) {
         if (*pushed == 0) return;
         value = *pushed > value ? value + *pushed : value | kTwice;
     }

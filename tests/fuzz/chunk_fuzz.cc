@@ -23,8 +23,8 @@ void check(const Chunk& chunk, size_t size) {
     uint64_t row_count = 0;
     size_t bytes = 0;
     for (const ChunkRows& rows : chunk.rows) {
-        WEIR_CHECK(rows.values.size() == rows.row_count() * chunk.place.value_row_bytes());
-        WEIR_CHECK(rows.state.size() == rows.row_count() * chunk.place.state_row_bytes());
+        WEIR_CHECK(rows.values.size() == rows.row_count() * chunk.place.rows.value_bytes());
+        WEIR_CHECK(rows.state.size() == rows.row_count() * chunk.place.rows.state_bytes);
         WEIR_CHECK(rows.row_count() > 0);
         row_count += rows.row_count();
         bytes += rows.keys.size() + rows.values.size() + rows.state.size();

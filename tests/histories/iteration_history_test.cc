@@ -32,7 +32,7 @@ struct InOrder : rules::Plain {
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
     template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const RuleContext&) {
         if (*pushed == 0) return;
         value = *pushed > value ? value + *pushed : value | kOutOfOrder;
     }

@@ -113,7 +113,7 @@ struct HalfWay {
     static double initial_state(const RuleParameters&) { return 0; }
 
     template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const RuleContext&) {
         value += (*pushed - value) / kOwnVersion;
     }
 };

@@ -36,7 +36,7 @@ struct Mean {
     static double initial_state(const RuleParameters&) { return 0; }
 
     template <class T>
-    static void update(T& value, T* state, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T* state, const T* pushed, const RuleContext&) {
         *state += 1;
         value += (*pushed - value) / *state;
     }
@@ -45,7 +45,7 @@ struct Mean {
 /// The same, where there is no memory left for it.
 struct Greedy : Mean {
     template <class T>
-    static void update(T&, T*, const T*, const RuleParameters&) {
+    static void update(T&, T*, const T*, const RuleContext&) {
         throw std::bad_alloc();
     }
 };

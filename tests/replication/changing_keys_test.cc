@@ -56,7 +56,7 @@ struct AddWhileChanged {
     static double initial_state(const RuleParameters&) { return 0; }
 
     template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const RuleContext&) {
         value += pushed[0];
         if (changing_sender != nullptr) changing_sender->change();
     }

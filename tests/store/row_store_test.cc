@@ -76,7 +76,8 @@ TEST_SUITE("row_store") {
         WEIR_TEST_SEED(seed, 61);
         Random random(seed);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        const RuleRunner add(**rules.find("add"), ValueType::kInt32, {});
+        const RuleEntry& rule = **rules.find("add");
+        const RuleRunner add(rule, rule.layout(ValueType::kInt32, 1), {});
         HeapMemory memory;
         RowStore store(memory, std::vector<std::byte>(sizeof(int32_t)));
         std::vector<int32_t> model;

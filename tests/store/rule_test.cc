@@ -28,7 +28,7 @@ struct MeanOfProducts {
     static double initial_state(const weir::RuleParameters&) { return 0; }
 
     template <class T>
-    static void update(T& value, T* state, const T* pushed, const weir::RuleParameters&) {
+    static void update(T& value, T* state, const T* pushed, const weir::RuleContext&) {
         state[0] += pushed[0] * pushed[1] + pushed[2];
         state[1] += 1;
         value = state[0] / state[1];
@@ -38,14 +38,14 @@ struct MeanOfProducts {
 /// Rules that are wrong in their update() alone.
 struct NoState : MeanOfProducts {
     template <class T>
-    static void update(T& value, const T* pushed, const weir::RuleParameters&) {
+    static void update(T& value, const T* pushed, const weir::RuleContext&) {
         value = *pushed;
     }
 };
 
 struct PushedByValue : MeanOfProducts {
     template <class T>
-    static void update(T& value, T*, T pushed, const weir::RuleParameters&) {
+    static void update(T& value, T*, T pushed, const weir::RuleContext&) {
         value = pushed;
     }
 };
@@ -111,7 +111,7 @@ TEST_SUITE("rule") {
             const RuleParameters parameters{{std::abs(pick()), 1}};
             const auto expected =
                 prox_l1_step({value, trust}, pushed[0], pushed[1], parameters.value[0]);
-            rules::ProxL1::update(value, &trust, pushed, parameters);
+            rules::ProxL1::update(value, &trust, pushed, RuleContext{.parameters = parameters});
             REQUIRE(value == expected.weight);
             REQUIRE(trust == expected.trust);
         }
@@ -128,7 +128,7 @@ TEST_SUITE("rule") {
             double value = w;
             double trust = 1000;  // beyond any step here, 3 / 0.01 + 2
             const double pushed[2] = {g, u};
-            rules::ProxL1::update(value, &trust, pushed, {{lambda, 1}});
+            rules::ProxL1::update(value, &trust, pushed, RuleContext{.parameters = {{lambda, 1}}});
             const auto objective = [&](double d) {
                 return g * d + u / 2 * d * d + lambda * std::abs(w + d);
             };
@@ -186,7 +186,7 @@ TEST_SUITE("rule") {
         CHECK(rules.register_rule<MeanOfProducts>("add").code() == Errc::kAlreadyExists);
         const auto missing = rules.find("ad");
         REQUIRE(missing.code() == Errc::kNotFound);
-        CHECK(missing.error().text().find("adagrad, add") != std::string::npos);
+        CHECK(missing.error().text().find("adagrad, adam, adamw, add") != std::string::npos);
         CHECK(missing.error().text().find("add_rules") != std::string::npos);
         CHECK(rules.register_rule<MeanOfProducts>("").code() == Errc::kInvalidArgument);
         CHECK(rules.register_rule<MeanOfProducts>("a\x1b[2J").code() == Errc::kInvalidArgument);

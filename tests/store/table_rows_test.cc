@@ -112,7 +112,8 @@ TEST_SUITE("table_rows") {
                 }
                 shards_.push_back(*TableShard::make(schema_, held, rules_, memory_, lists_));
             }
-            state_per_value_ = (*rules_.find(rule))->state_values;
+            const RowLayout one = (*rules_.find(rule))->layout(schema_.value_type, 1);
+            state_per_value_ = one.state_bytes / static_cast<uint32_t>(one.value_bytes());
         }
 
         void run(int steps) {

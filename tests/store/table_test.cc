@@ -3,7 +3,9 @@
 /// Random histories of every rule, type, layout and width against a std::map.
 #include "lib/store/table.h"
 
+#include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -24,9 +26,21 @@ TEST_SUITE("table") {
                            .width = width,
                            .key_count = layout == Layout::kDense ? 500U : 0U,
                            .rule = rule};
-        if (schema.rule == "sgd") schema.parameters.value = {0.5};
-        if (schema.rule == "adagrad") schema.parameters.value = {0.5, 0.01};
-        if (schema.rule == "prox_l1") schema.parameters.value = {0.3, 1.5};
+        static const std::map<std::string, RuleParameters> parameters = {
+            {"sgd", {{0.5, 0.125}}},
+            {"momentum", {{0.25, 0.75, 0.125}}},
+            {"nesterov", {{0.25, 0.75, 0.125}}},
+            {"adagrad", {{0.5, 0.01}}},
+            {"row_adagrad", {{0.5, 0.01}}},
+            {"rmsprop", {{0.125, 0.75, 0.01}}},
+            {"adam", {{0.125, 0.75, 0.875, 0.01, 0.125}}},
+            {"adamw", {{0.125, 0.75, 0.875, 0.01, 0.125}}},
+            {"lion", {{0.125, 0.75, 0.875, 0.125}}},
+            {"ftrl", {{0.5, 1, 0.25, 0.125}}},
+            {"prox_l1", {{0.3, 1.5}}},
+            {"count_min", {{width % 2 == 0 ? 2.0 : width}}}};
+        if (const auto found = parameters.find(rule); found != parameters.end())
+            schema.parameters = found->second;
         return schema;
     }
 
@@ -111,17 +125,32 @@ TEST_SUITE("table") {
             return create ? *table_->rows_for_push(list) : *table_->rows_for_pull(list);
         }
 
+        /// Those of the table, or others for this push; null then.
+        const RuleArguments* choose_arguments() {
+            arguments_ = *table_->arguments(std::span<const double>());
+            const std::span named = (*rules_.find(schema_.rule))->arguments;
+            if (named.empty() || random_.below(2) == 0) return nullptr;
+            std::vector<NamedNumber> given;
+            for (size_t i = 0; i < named.size(); ++i) {
+                const double factors[] = {0, 0.5, 1.25};
+                if (random_.below(2) == 0) continue;  // the table's
+                given.push_back({named[i].name, arguments_.value[i] * factors[random_.below(3)]});
+            }
+            arguments_ = *table_->arguments(given);
+            return &arguments_;
+        }
+
         void list_push(bool aggregated) {
             const auto list = keys();
             const auto values = pushed(list.size());
             const RowList at = rows(list, true);
             const auto bytes = std::as_bytes(std::span(values));
-            const Status status =
-                aggregated ? table_->push_aggregate(1, at, bytes) : table_->push(at, bytes);
+            const Status status = aggregated ? table_->push_aggregate(1, at, bytes)
+                                             : table_->push(at, bytes, choose_arguments());
             REQUIRE(status);
             for (size_t i = 0; i < list.size(); ++i) {
                 const T* row = values.data() + i * schema_.width * pushed_values_;
-                aggregated ? model_.aggregate(list[i], row) : model_.push(list[i], row);
+                aggregated ? model_.aggregate(list[i], row) : model_.push(list[i], row, arguments_);
             }
         }
 
@@ -130,11 +159,11 @@ TEST_SUITE("table") {
             const KeyRange keys = range();
             const auto values = pushed(keys.key_count());
             const auto bytes = std::as_bytes(std::span(values));
-            REQUIRE(
-                (aggregated ? table_->push_aggregate(1, keys, bytes) : table_->push(keys, bytes)));
+            REQUIRE((aggregated ? table_->push_aggregate(1, keys, bytes)
+                                : table_->push(keys, bytes, choose_arguments())));
             for (uint64_t key = keys.begin; key < keys.end; ++key) {
                 const T* row = values.data() + (key - keys.begin) * schema_.width * pushed_values_;
-                aggregated ? model_.aggregate(key, row) : model_.push(key, row);
+                aggregated ? model_.aggregate(key, row) : model_.push(key, row, arguments_);
             }
         }
 
@@ -142,8 +171,8 @@ TEST_SUITE("table") {
             for (uint64_t workers = 1 + random_.below(4); workers > 0; --workers) {
                 random_.below(2) == 0 ? list_push(true) : range_push(true);
             }
-            table_->apply_aggregate(1);
-            model_.apply();
+            table_->apply_aggregate(1, choose_arguments());
+            model_.apply(arguments_);
         }
 
         void list_pull() {
@@ -176,6 +205,7 @@ TEST_SUITE("table") {
         KeyListCache cache_;
         std::unique_ptr<TableShard> table_;
         ModelTable<T> model_;
+        RuleArguments arguments_;
         std::vector<uint64_t> pool_;
         std::vector<std::vector<uint64_t>> lists_;
     };
@@ -183,9 +213,11 @@ TEST_SUITE("table") {
     template <class T>
     static void run_all(uint64_t seed) {
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        for (const char* rule : {"assign", "add", "max", "min", "sgd", "adagrad", "prox_l1"}) {
+        for (const char* rule : {"assign", "sum", "mean", "add", "max", "min", "count_min", "sgd",
+                                 "momentum", "nesterov", "adagrad", "row_adagrad", "rmsprop",
+                                 "adam", "adamw", "lion", "ftrl", "prox_l1"}) {
             if (!(*rules.find(rule))->supports(value_type_of<T>())) continue;
-            for (const uint32_t width : {1U, 2U, 3U, 8U, 17U}) {
+            for (const uint32_t width : {1U, 2U, 3U, 8U, 17U, 36U}) {
                 for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
                     INFO("rule " << rule << ", width " << width << ", type "
                                  << std::string(to_string(value_type_of<T>())) << ", "

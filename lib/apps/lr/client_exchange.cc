@@ -15,7 +15,7 @@ constexpr std::string_view kMaxRule = "lr_max";
 /// The value becomes the sum of all workers' pushes.
 struct SumOfIteration : rules::Plain {
     template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const RuleContext&) {
         value = *pushed;
     }
 };

@@ -23,7 +23,7 @@ struct TableFill::Reading {
     std::string folder;
     uint64_t number = 0;
     TableSchema table;
-    uint32_t state_values = 0;
+    RowLayout rows;
     PositionSet positions;
     Manifest manifest = {};
     std::optional<RangeReader> reader = {};
@@ -81,7 +81,7 @@ struct TableFill::Reading {
                              fmt::format("{}: checkpoint {} has no such table '{}'", folder, number,
                                          table.name));
             }
-            reader.emplace(disk, folder, manifest, *there, state_values, positions);
+            reader.emplace(disk, folder, manifest, *there, rows, positions);
         }
         return {};
     }
@@ -95,10 +95,8 @@ TableFill::TableFill(TableShard& table, PositionSet positions,
         end(Error(Errc::kUnavailable, "this server can read no checkpoints"));
         return;
     }
-    reading_ = std::make_shared<Reading>(
-        Reading{std::move(folder), number, table.schema(),
-                static_cast<uint32_t>(table.state_row_bytes() / table.pulled_row_bytes()),
-                std::move(positions)});
+    reading_ = std::make_shared<Reading>(Reading{std::move(folder), number, table.schema(),
+                                                 table.row_layout(), std::move(positions)});
     read();
 }
 

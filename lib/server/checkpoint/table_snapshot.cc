@@ -128,8 +128,7 @@ void TableSnapshot::open_group() {
         Part& part = parts_[group_end_++];
         bytes += part.bytes;
         ranges.push_back(part.range);
-        checkpoint::ChunkPlace place = checkpoint::place_in(
-            rows.schema(), static_cast<uint32_t>(rows.state_row_bytes() / rows.pulled_row_bytes()));
+        checkpoint::ChunkPlace place = checkpoint::place_in(rows.schema(), rows.row_layout());
         place.range = part.range;
         std::string name =
             checkpoint::chunk_name(place_.number, rows.schema().id, part.range.first, place_.shard);

@@ -36,10 +36,11 @@ constexpr size_t wide_rows_ahead(size_t row_bytes) noexcept {
     return std::clamp<size_t>(kLinesAhead / (row_bytes / kLineBytes + 1), 4, kRowsAhead);
 }
 
-template <UpdateRule R, class T>
+template <ElementwiseRule R, class T>
 WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte* pushed,
-                            size_t value_count, const RuleParameters& parameters) {
-    const RuleParameters local = parameters;
+                            size_t row_count, uint32_t width, const RuleContext& context) {
+    const RuleContext local = context;
+    const size_t value_count = row_count * width;
     T* __restrict v = reinterpret_cast<T*>(values);
     T* __restrict s = reinterpret_cast<T*>(state);
     const T* __restrict p = reinterpret_cast<const T*>(pushed);
@@ -68,9 +69,9 @@ struct GranulePlaces {
     T* operator()(uint32_t row) const noexcept { return reinterpret_cast<T*>(view.at(row)); }
 };
 
-template <UpdateRule R, class T, class Places>
+template <ElementwiseRule R, class T, class Places>
 inline void update_places(Places values, Places state, std::span<const uint32_t> rows,
-                          const std::byte* pushed, const RuleParameters& parameters) {
+                          const std::byte* pushed, const RuleContext& context) {
     const uint32_t* row = rows.data();
     const size_t count = rows.size();
     const T* p = reinterpret_cast<const T*>(pushed);
@@ -96,7 +97,7 @@ inline void update_places(Places values, Places state, std::span<const uint32_t>
             v = values(row[i]);
             if constexpr (R::kStateValues > 0) s = state(row[i]);
         }
-        R::update(*v, s, p + i * R::kPushedValues, parameters);
+        R::update(*v, s, p + i * R::kPushedValues, context);
     };
     for (size_t i = 0; i < std::min(kRowsAhead, count); ++i)
         ask(i);
@@ -110,10 +111,10 @@ inline void update_places(Places values, Places state, std::span<const uint32_t>
 }
 
 /// Rows of one value each, the most frequent kind.
-template <UpdateRule R, class T>
+template <ElementwiseRule R, class T>
 WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const uint32_t> rows,
-                                      const std::byte* pushed, const RuleParameters& parameters) {
-    const RuleParameters local = parameters;
+                                      const std::byte* pushed, const RuleContext& context) {
+    const RuleContext local = context;
     RowView values = target.values;
     RowView state = target.state;
     if constexpr (R::kStateValues == 0)
@@ -126,10 +127,10 @@ WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const u
     }
 }
 
-template <UpdateRule R, class T>
+template <ElementwiseRule R, class T>
 WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint32_t> rows,
-                                  const std::byte* pushed, const RuleParameters& parameters) {
-    const RuleParameters local = parameters;
+                                  const std::byte* pushed, const RuleContext& context) {
+    const RuleContext local = context;
     const RowView values = target.values;
     const RowView state = target.state;
     const size_t width = target.width;
@@ -154,22 +155,80 @@ WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint3
     }
 }
 
-template <UpdateRule R, class T>
+template <ElementwiseRule R, class T>
 void update_rows(const RowTarget& target, std::span<const uint32_t> rows, const std::byte* pushed,
-                 const RuleParameters& parameters) {
+                 const RuleContext& context) {
     if (target.width == 1) {
-        update_single_values<R, T>(target, rows, pushed, parameters);
+        update_single_values<R, T>(target, rows, pushed, context);
     } else {
-        update_wide_rows<R, T>(target, rows, pushed, parameters);
+        update_wide_rows<R, T>(target, rows, pushed, context);
+    }
+}
+
+/// The state of a row, rounded up so that what follows it is aligned.
+template <RowRule R, class T>
+constexpr size_t row_state_bytes(size_t width) {
+    return (R::template state_bytes<T>(width) + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+}
+
+/// Calls update_row() for rows that lie side by side. `flatten`: everything that a rule calls becomes
+/// part of the kernel, and so uses the vectors that it may use.
+template <RowRule R, class T>
+WEIR_KERNEL [[gnu::flatten]] void update_row_run(std::byte* values, std::byte* state,
+                                                 const std::byte* pushed, size_t row_count,
+                                                 uint32_t width, const RuleContext& context) {
+    const RuleContext local = context;
+    const size_t state_bytes = row_state_bytes<R, T>(width);
+    RuleRow<T> row{.values = reinterpret_cast<T*>(values),
+                   .state = state,
+                   .pushed = reinterpret_cast<const T*>(pushed),
+                   .width = width};
+    for (size_t r = 0; r < row_count; ++r) {
+        if constexpr (WantsKeys<R>) row.key = local.keys[r];
+        R::update_row(row, local);
+        row.values += width;
+        row.state += state_bytes;
+        row.pushed += size_t{width} * R::kPushedValues;
+    }
+}
+
+template <RowRule R, class T>
+WEIR_KERNEL [[gnu::flatten]] void update_whole_rows(const RowTarget& target,
+                                                    std::span<const uint32_t> rows,
+                                                    const std::byte* pushed,
+                                                    const RuleContext& context) {
+    const RuleContext local = context;
+    const RowView values = target.values;
+    const RowView state = target.state;
+    const uint32_t width = target.width;
+    const size_t state_bytes = row_state_bytes<R, T>(width);
+    const auto ask = [&](size_t r) {
+        prefetch_row(values.at(rows[r]), width * sizeof(T));
+        if (state_bytes != 0) prefetch_row(state.at(rows[r]), state_bytes);
+    };
+    const size_t ahead = std::min(rows.size(), wide_rows_ahead(width * sizeof(T) + state_bytes));
+    for (size_t r = 0; r < ahead; ++r)
+        ask(r);
+    RuleRow<T> row{.pushed = reinterpret_cast<const T*>(pushed), .width = width};
+    for (size_t r = 0; r < rows.size(); ++r) {
+        if (r + ahead < rows.size()) ask(r + ahead);
+        row.values = reinterpret_cast<T*>(values.at(rows[r]));
+        if (state_bytes != 0) row.state = state.at(rows[r]);
+        if constexpr (WantsKeys<R>) row.key = local.keys[r];
+        R::update_row(row, local);
+        row.pushed += size_t{width} * R::kPushedValues;
     }
 }
 
 template <UpdateRule R, class T>
 [[nodiscard]] RuleKernels make() {
-    if constexpr (R::template kSupports<T>) {
-        return {&update_run<R, T>, &update_rows<R, T>};
-    } else {
+    if constexpr (!R::template kSupports<T>) {
         return {};
+    } else if constexpr (RowRule<R>) {
+        return {&update_row_run<R, T>, &update_whole_rows<R, T>, &row_state_bytes<R, T>};
+    } else {
+        return {&update_run<R, T>, &update_rows<R, T>,
+                [](size_t width) { return width * R::kStateValues * sizeof(T); }};
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/rules/rule_registry.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/core.h>
@@ -8,22 +9,34 @@
 #include "lib/base/fnv.h"
 #include "lib/base/printable.h"
 #include "lib/store/rules/builtin_rules.h"
+#include "lib/store/rules/row_rules.h"
 
 namespace weir {
 
 RuleRegistry RuleRegistry::with_builtin_rules() {
     RuleRegistry registry;
     WEIR_CHECK(registry.register_rule<rules::Assign>("assign"));
+    WEIR_CHECK(registry.register_rule<rules::Sum>("sum"));
+    WEIR_CHECK(registry.register_rule<rules::Mean>("mean"));
     WEIR_CHECK(registry.register_rule<rules::Add>("add"));
     WEIR_CHECK(registry.register_rule<rules::Max>("max"));
     WEIR_CHECK(registry.register_rule<rules::Min>("min"));
+    WEIR_CHECK(registry.register_rule<rules::CountMin>("count_min"));
     WEIR_CHECK(registry.register_rule<rules::Sgd>("sgd"));
+    WEIR_CHECK(registry.register_rule<rules::MomentumSgd<false>>("momentum"));
+    WEIR_CHECK(registry.register_rule<rules::MomentumSgd<true>>("nesterov"));
     WEIR_CHECK(registry.register_rule<rules::Adagrad>("adagrad"));
+    WEIR_CHECK(registry.register_rule<rules::RowAdagrad>("row_adagrad"));
+    WEIR_CHECK(registry.register_rule<rules::RmsProp>("rmsprop"));
+    WEIR_CHECK(registry.register_rule<rules::Adam<false>>("adam"));
+    WEIR_CHECK(registry.register_rule<rules::Adam<true>>("adamw"));
+    WEIR_CHECK(registry.register_rule<rules::Lion>("lion"));
+    WEIR_CHECK(registry.register_rule<rules::Ftrl>("ftrl"));
     WEIR_CHECK(registry.register_rule<rules::ProxL1>("prox_l1"));
     return registry;
 }
 
-Status RuleEntry::check_parameters(const RuleParameters& given) const {
+Status RuleEntry::check_parameters(const RuleParameters& given, uint32_t width) const {
     const auto refused = [&](std::string_view why) {
         return Error(Errc::kInvalidArgument, fmt::format("rule '{}': {}", name, why));
     };
@@ -36,23 +49,90 @@ Status RuleEntry::check_parameters(const RuleParameters& given) const {
         }
         const RuleParameter& parameter = parameters[i];
         const bool enough = parameter.may_be_zero ? value >= 0 : value > 0;
-        if (enough && std::isfinite(value)) continue;
+        const bool little = !parameter.below_one || value < 1;
+        if (enough && little && std::isfinite(value)) continue;
         const std::string_view wanted = !std::isfinite(value)   ? "be finite"
+                                        : !little               ? "be less than 1"
                                         : parameter.may_be_zero ? "be 0 or greater"
                                                                 : "be greater than 0";
         return refused(fmt::format("{} must {}, is {}", parameter.name, wanted, value));
     }
-    if (const char* const why = check(given)) return refused(why);
+    if (const char* const why = check(given, width)) return refused(why);
     return {};
 }
 
+RuleArguments RuleEntry::default_arguments(const RuleParameters& given) const {
+    RuleArguments all;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const auto parameter =
+            std::ranges::find(parameters, std::string_view(arguments[i].name),
+                              [](const RuleParameter& p) { return std::string_view(p.name); });
+        all.value[i] = parameter == parameters.end()
+                           ? arguments[i].otherwise
+                           : given.value[static_cast<size_t>(parameter - parameters.begin())];
+    }
+    return all;
+}
+
+Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given) const {
+    if (given.size() != arguments.size()) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("rule '{}' takes {} arguments, and {} were given", name,
+                                 arguments.size(), given.size()));
+    }
+    RuleArguments all;
+    for (size_t i = 0; i < given.size(); ++i) {
+        const bool is_sound =
+            std::isfinite(given[i]) && (given[i] >= 0 || arguments[i].may_be_negative);
+        if (!is_sound) {
+            return Error(
+                Errc::kInvalidArgument,
+                fmt::format("rule '{}': the argument {} must be {}, is {}", name, arguments[i].name,
+                            std::isfinite(given[i]) ? "0 or greater" : "finite", given[i]));
+        }
+        all.value[i] = given[i];
+    }
+    return all;
+}
+
+Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> given,
+                                                 const RuleArguments& otherwise) const {
+    RuleArguments all = otherwise;
+    for (const NamedNumber& one : given) {
+        const auto named = std::ranges::find(
+            arguments, one.name, [](const RuleArgument& a) { return std::string_view(a.name); });
+        if (named == arguments.end()) {
+            std::string known;
+            for (const RuleArgument& argument : arguments)
+                known += (known.empty() ? "" : ", ") + std::string(argument.name);
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("rule '{}' has no argument '{}'; {}{}", name, one.name,
+                                     known.empty() ? "it has none" : "choose one of: ", known));
+        }
+        all.value[static_cast<size_t>(named - arguments.begin())] = one.value;
+    }
+    return all_arguments(std::span<const double>(all.value).first(arguments.size()));
+}
+
 uint64_t RuleEntry::hash(const RuleParameters& given) const {
-    std::string facts = fmt::format("{} {} {} {} {} {:a}", name, version, state_values,
-                                    pushed_values, static_cast<int>(combine), initial_state(given));
+    constexpr size_t kWidths[] = {1, 5};  // of rows whose state is compared
+    std::string facts = fmt::format("{} {} {} {} {} {} {:a}", name, version, pushed_values,
+                                    static_cast<int>(combine), by_row, wants_keys,
+                                    initial_state == nullptr ? 0 : initial_state(given));
     for (const RuleParameter& parameter : parameters)
-        facts += fmt::format(" {} {}", parameter.name, parameter.may_be_zero);
-    for (const RuleKernels& of_type : kernels)
-        facts += of_type.run == nullptr ? '-' : '+';
+        facts +=
+            fmt::format(" {} {} {}", parameter.name, parameter.may_be_zero, parameter.below_one);
+    for (const RuleArgument& argument : arguments)
+        facts +=
+            fmt::format(" {} {:a} {}", argument.name, argument.otherwise, argument.may_be_negative);
+    for (const RuleKernels& of_type : kernels) {
+        if (of_type.run == nullptr) {
+            facts += '-';
+            continue;
+        }
+        for (const size_t width : kWidths)
+            facts += fmt::format("+{}", of_type.state_bytes(width));
+    }
     return fnv1a(facts) | 1;
 }
 

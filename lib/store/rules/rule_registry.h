@@ -12,21 +12,30 @@
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
+#include "lib/store/row_layout.h"
 #include "lib/store/rules/rule.h"
 #include "lib/store/rules/rule_kernels.h"
 
 namespace weir {
 
+/// What a caller gives an argument by.
+struct NamedNumber {
+    std::string_view name;
+    double value = 0;
+};
+
 /// A rule as tables use it, independent of the struct that it was made from.
 struct RuleEntry {
     std::string name;
-    uint32_t state_values = 0;
-    uint32_t pushed_values = 1;
+    uint32_t pushed_values = 1;  ///< for each value
     Combine combine = Combine::kSum;
+    bool by_row = false;
+    bool wants_keys = false;
     std::span<const RuleParameter> parameters{};
     bool names_parameters = false;
-    const char* (*check)(const RuleParameters&) = nullptr;
-    double (*initial_state)(const RuleParameters&) = nullptr;
+    std::span<const RuleArgument> arguments{};
+    const char* (*check)(const RuleParameters&, uint32_t width) = nullptr;
+    double (*initial_state)(const RuleParameters&) = nullptr;  ///< null: all of it is zero bytes
     std::array<RuleKernels, kValueTypeCount> kernels{};
     uint32_t version = 0;  ///< that its author gives
 
@@ -34,7 +43,25 @@ struct RuleEntry {
     [[nodiscard]] uint64_t hash(const RuleParameters& given) const;
 
     /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
-    [[nodiscard]] Status check_parameters(const RuleParameters& given) const;
+    [[nodiscard]] Status check_parameters(const RuleParameters& given, uint32_t width) const;
+
+    /// What a push that brings none means, in a table with these parameters.
+    [[nodiscard]] RuleArguments default_arguments(const RuleParameters& given) const;
+    /// Arguments by name; those that are not named are as `otherwise` says.
+    /// Errors: Errc::kInvalidArgument, naming rule, argument and value
+    [[nodiscard]] Result<RuleArguments> named_arguments(std::span<const NamedNumber> given,
+                                                        const RuleArguments& otherwise) const;
+    /// All arguments, in the order in which the rule names them. Errors: as named_arguments()
+    [[nodiscard]] Result<RuleArguments> all_arguments(std::span<const double> given) const;
+
+    /// Of a table of values of a type that the rule supports.
+    [[nodiscard]] RowLayout layout(ValueType type, uint32_t width) const noexcept {
+        return {.value_type = type,
+                .width = width,
+                .state_bytes = static_cast<uint32_t>(kernels_for(type).state_bytes(width)),
+                .pushed_type = type,
+                .pushed_values = width * pushed_values};
+    }
 
     [[nodiscard]] bool supports(ValueType type) const noexcept {
         return is_valid(type) && kernels[static_cast<size_t>(type)].run != nullptr;
@@ -57,11 +84,21 @@ public:
     template <UpdateRule R>
     [[nodiscard]] Status register_rule(std::string_view name) {
         RuleEntry entry{.name = std::string(name),
-                        .state_values = R::kStateValues,
                         .pushed_values = R::kPushedValues,
                         .combine = R::kCombine,
-                        .check = &R::check,
-                        .initial_state = &R::initial_state};
+                        .by_row = RowRule<R>,
+                        .wants_keys = WantsKeys<R>};
+        if constexpr (RowRule<R>) {
+            entry.check = &R::check;
+        } else {
+            static_assert(!WantsKeys<R>, "only a rule by row sees keys");
+            entry.check = [](const RuleParameters& p, uint32_t) { return R::check(p); };
+            entry.initial_state = &R::initial_state;
+        }
+        if constexpr (NamesArguments<R>) {
+            static_assert(R::kArguments.size() <= RuleArguments{}.value.size());
+            entry.arguments = R::kArguments;
+        }
         if constexpr (HasVersion<R>) entry.version = R::kVersion;
         if constexpr (NamesParameters<R>) {
             entry.parameters = R::kParameters;

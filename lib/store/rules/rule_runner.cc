@@ -3,39 +3,75 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "lib/store/row_copy.h"
 
 namespace weir {
+namespace {
+
+/// Of no other runner, in this process or another one.
+uint64_t fresh_seed() {
+    std::random_device device;
+    return uint64_t{device()} << 32 ^ device();
+}
+
+}  // namespace
+
+RuleRunner::RuleRunner(const RuleEntry& rule, const RowLayout& layout,
+                       const RuleParameters& parameters)
+    : kernels_(rule.kernels_for(layout.value_type)),
+      layout_(layout),
+      wants_keys_(rule.wants_keys),
+      random_(std::make_unique<Random>(fresh_seed())),
+      context_{.parameters = parameters,
+               .arguments = rule.default_arguments(parameters),
+               .random = random_.get()} {}
 
 void RuleRunner::run(const RowTarget& target, uint32_t first_row, size_t row_count,
-                     const std::byte* pushed) const {
-    const bool flat = is_flat(target);
+                     const std::byte* pushed, const RuleArguments* arguments) const {
+    with(arguments, [&](const RuleContext& context) {
+        run_in(context, target, first_row, row_count, pushed);
+    });
+}
+
+void RuleRunner::rows(const RowTarget& target, std::span<const uint32_t> rows,
+                      const std::byte* pushed, const RuleArguments* arguments) const {
+    with(arguments, [&](const RuleContext& context) { rows_in(context, target, rows, pushed); });
+}
+
+void RuleRunner::run_in(const RuleContext& context, const RowTarget& target, uint32_t first_row,
+                        size_t row_count, const std::byte* pushed) const {
+    const bool flat = is_flat(target) && !wants_keys_;
     while (row_count > 0) {
         size_t some = 0;
         if (flat) {
             some = std::min<size_t>(row_count, target.values.run(first_row));
-            if (state_values_ != 0) some = std::min<size_t>(some, target.state.run(first_row));
+            if (layout_.state_bytes != 0)
+                some = std::min<size_t>(some, target.state.run(first_row));
             kernels_.run(target.values.at(first_row),
-                         state_values_ != 0 ? target.state.at(first_row) : nullptr, pushed,
-                         some * target.width, parameters_);
+                         layout_.state_bytes != 0 ? target.state.at(first_row) : nullptr, pushed,
+                         some, layout_.width, context);
         } else {
             constexpr size_t kChunk = 256;
             uint32_t rows[kChunk];
             some = std::min(row_count, kChunk);
             std::iota(rows, rows + some, first_row);
-            kernels_.rows(target, std::span(rows, some), pushed, parameters_);
+            const std::span all(rows, some);
+            wants_keys_ ? rows_with_keys(context, target, all, pushed)
+                        : kernels_.rows(target, all, pushed, context);
         }
         first_row += static_cast<uint32_t>(some);
         row_count -= some;
-        pushed += some * pushed_row_bytes(target);
+        pushed += some * layout_.pushed_bytes();
     }
 }
 
-void RuleRunner::rows(const RowTarget& target, std::span<const uint32_t> rows,
-                      const std::byte* pushed) const {
+void RuleRunner::rows_in(const RuleContext& context, const RowTarget& target,
+                         std::span<const uint32_t> rows, const std::byte* pushed) const {
     constexpr size_t kChunk = 4096;     // rows until the next search for a run
     constexpr size_t kRunRowsMin = 32;  // a shorter run is not worth the call
+    if (wants_keys_) return rows_with_keys(context, target, rows, pushed);
     const bool flat = is_flat(target);
     while (!rows.empty()) {
         size_t some = 0;
@@ -43,13 +79,28 @@ void RuleRunner::rows(const RowTarget& target, std::span<const uint32_t> rows,
                                rows[kRunRowsMin - 1] == rows[0] + kRunRowsMin - 1;
         if (maybe_run) some = consecutive_rows(rows);
         if (some >= kRunRowsMin) {
-            run(target, rows[0], some, pushed);
+            run_in(context, target, rows[0], some, pushed);
         } else {
             some = std::min(rows.size(), kChunk);
-            kernels_.rows(target, rows.first(some), pushed, parameters_);
+            kernels_.rows(target, rows.first(some), pushed, context);
         }
         rows = rows.subspan(some);
-        pushed += some * pushed_row_bytes(target);
+        pushed += some * layout_.pushed_bytes();
+    }
+}
+
+void RuleRunner::rows_with_keys(const RuleContext& context, const RowTarget& target,
+                                std::span<const uint32_t> rows, const std::byte* pushed) const {
+    constexpr size_t kChunk = 256;
+    uint64_t keys[kChunk];
+    RuleContext with_keys = context;
+    while (!rows.empty()) {
+        const size_t some = std::min(rows.size(), kChunk);
+        target.keys.find(target.keys.store, rows.first(some), keys);
+        with_keys.keys = std::span<const uint64_t>(keys, some);
+        kernels_.rows(target, rows.first(some), pushed, with_keys);
+        rows = rows.subspan(some);
+        pushed += some * layout_.pushed_bytes();
     }
 }
 

@@ -5,49 +5,64 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
-#include "lib/key/value_type.h"
+#include "lib/base/random.h"
+#include "lib/store/row_layout.h"
 #include "lib/store/rules/rule_registry.h"
 
 namespace weir {
 
+/// `arguments`, where they are named: those of the push, or of the iteration; null: the table's.
+///
 /// Thread: owning shard; does not block or allocate.
 class RuleRunner {
 public:
-    RuleRunner(const RuleEntry& rule, ValueType type, const RuleParameters& parameters)
-        : kernels_(rule.kernels_for(type)),
-          parameters_(parameters),
-          value_bytes_(size_of(type)),
-          state_values_(rule.state_values),
-          pushed_values_(rule.pushed_values) {}
+    RuleRunner(const RuleEntry& rule, const RowLayout& layout, const RuleParameters& parameters);
 
     /// Updates the rows from first_row on; their pushed values lie side by side.
-    void run(const RowTarget& target, uint32_t first_row, size_t row_count,
-             const std::byte* pushed) const;
+    void run(const RowTarget& target, uint32_t first_row, size_t row_count, const std::byte* pushed,
+             const RuleArguments* arguments = nullptr) const;
 
     /// Updates any rows; `pushed` has the same order. Runs of consecutive rows are updated at
     /// once.
-    void rows(const RowTarget& target, std::span<const uint32_t> rows,
-              const std::byte* pushed) const;
+    void rows(const RowTarget& target, std::span<const uint32_t> rows, const std::byte* pushed,
+              const RuleArguments* arguments = nullptr) const;
+
+    [[nodiscard]] const RuleArguments& default_arguments() const noexcept {
+        return context_.arguments;
+    }
 
 private:
     /// True if the values of neighbouring rows, and their state, lie side by side.
     [[nodiscard]] bool is_flat(const RowTarget& target) const noexcept {
-        return target.values.stride_bytes == target.width * value_bytes_ &&
-               (state_values_ == 0 ||
-                target.state.stride_bytes == target.width * value_bytes_ * state_values_);
+        return target.values.stride_bytes == layout_.value_bytes() &&
+               (layout_.state_bytes == 0 || target.state.stride_bytes == layout_.state_bytes);
     }
 
-    [[nodiscard]] size_t pushed_row_bytes(const RowTarget& target) const noexcept {
-        return target.width * value_bytes_ * pushed_values_;
+    void run_in(const RuleContext& context, const RowTarget& target, uint32_t first_row,
+                size_t row_count, const std::byte* pushed) const;
+    void rows_in(const RuleContext& context, const RowTarget& target,
+                 std::span<const uint32_t> rows, const std::byte* pushed) const;
+    void rows_with_keys(const RuleContext& context, const RowTarget& target,
+                        std::span<const uint32_t> rows, const std::byte* pushed) const;
+
+    /// Calls use(context) with these arguments.
+    template <class Use>
+    void with(const RuleArguments* arguments, Use&& use) const {
+        if (arguments == nullptr) [[likely]]
+            return use(context_);
+        RuleContext context = context_;
+        context.arguments = *arguments;
+        use(context);
     }
 
     RuleKernels kernels_;
-    RuleParameters parameters_;
-    size_t value_bytes_;
-    uint32_t state_values_;
-    uint32_t pushed_values_;
+    RowLayout layout_;
+    bool wants_keys_;
+    std::unique_ptr<Random> random_;
+    RuleContext context_;
 };
 
 }  // namespace weir

@@ -43,7 +43,7 @@ struct HalfWay {
     static double initial_state(const weir::RuleParameters&) { return 0; }
 
     template <class T>
-    static void update(T& value, T*, const T* pushed, const weir::RuleParameters&) {
+    static void update(T& value, T*, const T* pushed, const weir::RuleContext&) {
         value += (*pushed - value) / 2;
     }
 };

@@ -36,19 +36,19 @@ std::vector<std::string> faults_of(RealDisk& disk, const std::string& folder, ui
     if (!manifest) return {manifest.error().message()};
     std::vector<std::byte> bytes;
     for (const TableSchema& table : manifest->tables) {
-        std::optional<uint32_t> state_values;  // the same in every chunk of a table
+        std::optional<uint32_t> state_bytes;  // the same in every chunk of a table
         for (const checkpoint::ChunkEntry& entry : manifest->chunks_of(table.id)) {
             const auto chunk = checkpoint::read_chunk(disk, folder, entry, table, bytes);
             if (!chunk) {
                 faults.push_back(chunk.error().message());
                 continue;
             }
-            if (state_values && *state_values != chunk->place.state_values)
+            if (state_bytes && *state_bytes != chunk->place.rows.state_bytes)
                 faults.push_back(
                     fmt::format("{}: its rows have another state than those of the "
                                 "chunks before it; use another checkpoint",
                                 checkpoint::path_of(folder, entry.name)));
-            state_values = chunk->place.state_values;
+            state_bytes = chunk->place.rows.state_bytes;
         }
     }
     return faults;

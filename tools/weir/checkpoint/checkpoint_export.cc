@@ -23,21 +23,38 @@ using checkpoint::ChunkRows;
 using checkpoint::Manifest;
 using data::OutputFile;
 
+size_t value_bytes_of(const TableSchema& table) {
+    return RowLayout{.value_type = table.value_type, .width = table.width}.value_bytes();
+}
+
 /// An array of a dense table: its values or its state.
 struct Array {
     const TableSchema* table = nullptr;
     std::string name;
-    uint32_t state_values = 0;  ///< 0: these are the values
+    RowLayout rows;
+    bool is_state = false;  ///< else these are the values
+
+    /// How often the state repeats a row of values; 0: it is another thing, and exported as bytes.
+    [[nodiscard]] uint64_t state_rows() const {
+        const bool fits = rows.state_bytes % rows.value_bytes() == 0;
+        return fits ? rows.state_bytes / rows.value_bytes() : 0;
+    }
+
+    [[nodiscard]] bool is_bytes() const { return is_state && state_rows() == 0; }
 
     [[nodiscard]] std::vector<uint64_t> shape() const {
         std::vector<uint64_t> shape = {table->key_count};
-        if (state_values > 1) shape.push_back(state_values);
+        if (is_bytes()) {
+            shape.push_back(rows.state_bytes);
+            return shape;
+        }
+        if (is_state && state_rows() > 1) shape.push_back(state_rows());
         if (table->width > 1) shape.push_back(table->width);
         return shape;
     }
 
     [[nodiscard]] uint64_t bytes() const {
-        uint64_t bytes = size_of(table->value_type);
+        uint64_t bytes = is_bytes() ? 1 : size_of(table->value_type);
         for (const uint64_t extent : shape())
             bytes *= extent;
         return bytes;
@@ -84,7 +101,7 @@ void append_row(fmt::memory_buffer& to, uint64_t key, const std::byte* row, uint
 
 Status write_text(checkpoint::Disk& disk, const Manifest& manifest, const TableSchema& table,
                   const std::string& folder, OutputFile& out) {
-    const size_t row_bytes = table.width * size_of(table.value_type);
+    const size_t row_bytes = value_bytes_of(table);
     fmt::memory_buffer text;
     return for_rows(disk, folder, manifest, table, [&](const ChunkRows& rows) -> Status {
         text.clear();
@@ -105,7 +122,7 @@ Status write_content(checkpoint::Disk& disk, const Manifest& manifest, const std
                      const Array& array, OutputFile& out, uLong& crc) {
     uint64_t written = 0;
     const auto write = [&](const ChunkRows& rows) -> Status {
-        const std::span<const std::byte> bytes = array.state_values == 0 ? rows.values : rows.state;
+        const std::span<const std::byte> bytes = array.is_state ? rows.state : rows.values;
         crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
         written += bytes.size();
         return out.write(as_chars(bytes));
@@ -120,7 +137,9 @@ Status write_content(checkpoint::Disk& disk, const Manifest& manifest, const std
 // NumPy: a zip file of .npy files, as numpy.savez() writes it.
 
 /// "<f4"
-std::string numpy_type(ValueType type) {
+std::string numpy_type(const Array& array) {
+    const ValueType type = array.table->value_type;
+    if (array.is_bytes()) return "|u1";
     const char kind = is_floating(type)                                        ? 'f'
                       : type == ValueType::kInt32 || type == ValueType::kInt64 ? 'i'
                                                                                : 'u';
@@ -132,7 +151,7 @@ std::string npy_head(const Array& array) {
     for (const uint64_t extent : array.shape())
         shape += fmt::format("{},", extent);
     std::string head = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   numpy_type(array.table->value_type), shape);
+                                   numpy_type(array), shape);
     constexpr size_t kFixedBytes = 10;
     constexpr size_t kAlign = 64;
     head.append((kAlign - (kFixedBytes + head.size() + 1) % kAlign) % kAlign, ' ');
@@ -235,9 +254,10 @@ Status write_npz(checkpoint::Disk& disk, const Manifest& manifest, const std::st
 
 // safetensors: the length of a head (8 bytes), the head as JSON, the arrays side by side.
 
-std::string_view safetensors_type(ValueType type) {
+std::string_view safetensors_type(const Array& array) {
+    if (array.is_bytes()) return "U8";
     constexpr std::string_view kNames[kValueTypeCount] = {"F32", "F64", "I32", "I64", "U32", "U64"};
-    return kNames[static_cast<size_t>(type)];
+    return kNames[static_cast<size_t>(array.table->value_type)];
 }
 
 Status write_safetensors(checkpoint::Disk& disk, const Manifest& manifest,
@@ -247,7 +267,7 @@ Status write_safetensors(checkpoint::Disk& disk, const Manifest& manifest,
     uint64_t end = 0;
     for (const Array& array : arrays) {
         const uint64_t begin = std::exchange(end, end + array.bytes());
-        head[array.name] = {{"dtype", safetensors_type(array.table->value_type)},
+        head[array.name] = {{"dtype", safetensors_type(array)},
                             {"shape", array.shape()},
                             {"data_offsets", {begin, end}}};
     }
@@ -276,13 +296,13 @@ Result<std::vector<Array>> arrays_of(checkpoint::Disk& disk, const Manifest& man
                          fmt::format("table '{}' is sparse, and has no array; use --format text",
                                      table->name));
         }
-        arrays.push_back({table, table->name, 0});
+        arrays.push_back({table, table->name, {}, false});
         if (!flags.with_state) continue;
         const checkpoint::ChunkEntry& first = manifest.chunks_of(table->id).front();
         WEIR_ASSIGN(const checkpoint::Chunk chunk,
                     checkpoint::read_chunk(disk, flags.folder, first, *table, bytes));
-        if (chunk.place.state_values > 0)
-            arrays.push_back({table, table->name + ".state", chunk.place.state_values});
+        if (chunk.place.rows.state_bytes > 0)
+            arrays.push_back({table, table->name + ".state", chunk.place.rows, true});
     }
     if (!arrays.empty()) return arrays;
     return Error(Errc::kInvalidArgument,
