@@ -19,28 +19,29 @@ namespace weir {
 /// The numbers travel on the wire: add at the end, never reuse.
 enum class Errc : uint16_t {
     kOk = 0,
-    kInvalidArgument = 1,  ///< the caller's request is wrong (flag, size, unsorted keys)
-    kOutOfRange = 2,       ///< a key, offset or length outside of what exists
-    kNotFound = 3,         ///< no such table, file, peer or device
-    kTypeMismatch = 4,     ///< the table has another value type or width
-    kAlreadyExists = 5,    ///< made before, with other properties; or a port in use
-    kStaleEpoch = 6,       ///< the view has changed since
-    kUnknownList = 7,      ///< the key list with this hash is not (or no longer) remembered
-    kDeadline = 8,         ///< not finished in time
-    kPeerLost = 9,         ///< the connection to a peer broke, or the peer died
-    kRefused = 10,         ///< a peer refused (wrong secret, wrong role)
-    kNoMemory = 11,        ///< out of memory, shared memory or locked memory
-    kUnavailable = 12,     ///< this machine or build cannot do that
-    kProtocol = 13,        ///< a peer sent something malformed
-    kNotFinite = 14,       ///< NaN or infinity where the table does not allow it
-    kIo = 15,              ///< the operating system refused a read, write or other call
-    kParse = 16,           ///< text that is not what it should be
-    kCancelled = 17,       ///< ended by its owner before it was complete
-    kBusy = 18,            ///< a limit of simultaneous use is reached
-    kInterrupted = 19,     ///< SIGINT stopped the job: a person asked for it
-    kTerminated = 20,      ///< SIGTERM stopped the job: a person or the launcher asked for it
-    kAgain = 21,           ///< what was sent before it was not executed: it is sent again, too
-    kReassigned = 22,      ///< workers have come or gone, and the work is to be taken anew
+    kInvalidArgument = 1,      ///< the caller's request is wrong (flag, size, unsorted keys)
+    kOutOfRange = 2,           ///< a key, offset or length outside of what exists
+    kNotFound = 3,             ///< no such table, file, peer or device
+    kTypeMismatch = 4,         ///< the table has another value type or width
+    kAlreadyExists = 5,        ///< made before, with other properties; or a port in use
+    kStaleEpoch = 6,           ///< the view has changed since
+    kUnknownList = 7,          ///< the key list with this hash is not (or no longer) remembered
+    kDeadline = 8,             ///< not finished in time
+    kPeerLost = 9,             ///< the connection to a peer broke, or the peer died
+    kRefused = 10,             ///< a peer refused (wrong secret, wrong role)
+    kNoMemory = 11,            ///< out of memory, shared memory or locked memory
+    kUnavailable = 12,         ///< this machine or build cannot do that
+    kProtocol = 13,            ///< a peer sent something malformed
+    kNotFinite = 14,           ///< NaN or infinity where the table does not allow it
+    kIo = 15,                  ///< the operating system refused a read, write or other call
+    kParse = 16,               ///< text that is not what it should be
+    kCancelled = 17,           ///< ended by its owner before it was complete
+    kBusy = 18,                ///< a limit of simultaneous use is reached
+    kInterrupted = 19,         ///< SIGINT stopped the job: a person asked for it
+    kTerminated = 20,          ///< SIGTERM stopped the job: a person or the launcher asked for it
+    kAgain = 21,               ///< what was sent before it was not executed: it is sent again, too
+    kReassigned = 22,          ///< workers have come or gone, and the work is to be taken anew
+    kDifferentArguments = 23,  ///< workers have pushed different arguments in an iteration
 };
 
 /// The name of a code as programs and logs show it ("peer lost").

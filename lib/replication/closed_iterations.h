@@ -20,6 +20,7 @@ namespace weir {
 struct IterationFailure {
     Errc status = Errc::kOk;
     uint32_t worker = 0;  ///< its part failed, or it was lost before its parts arrived
+    uint32_t other = 0;   ///< kDifferentArguments: from whose they differ
     friend bool operator==(IterationFailure, IterationFailure) noexcept = default;
 };
 

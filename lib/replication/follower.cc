@@ -482,7 +482,8 @@ Follower::Outcome Follower::take_iterations(TableReplica& table, const RecordMes
     for (const RecordedIterations& one : record.iterations) {
         ClosedRun run{one.range, {one.last_closed, {}}};
         for (const RecordedIterations::Failed& failed : one.failed)
-            run.state.failed.push_back({failed.iteration, {failed.status, failed.worker}});
+            run.state.failed.push_back(
+                {failed.iteration, {failed.status, failed.worker, failed.other}});
         const auto segment = std::ranges::find_if(segments_, [&](const Segment& s) {
             return s.is.range.first <= one.range.first && one.range.last <= s.is.range.last;
         });

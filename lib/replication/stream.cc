@@ -387,7 +387,8 @@ void Stream::put_iterations(RecordMessage& record, PositionRange range) const {
     for (const ClosedRun& run : closed.runs(range)) {
         RecordedIterations one{run.range, run.state.last, {}};
         for (const FailedIteration& failed : run.state.failed)
-            one.failed.push_back({failed.iteration, failed.failure.status, failed.failure.worker});
+            one.failed.push_back({failed.iteration, failed.failure.status, failed.failure.worker,
+                                  failed.failure.other});
         record.iterations.push_back(std::move(one));
     }
 }

@@ -293,7 +293,8 @@ private:
 
     // shard_parts.cc: parts that have arrived, the end of an iteration
     void end_part(ShardTable& table, const OpenIterations::Part& part,
-                  const wire::FrameHeader& header, Errc status, const Entries* all);
+                  const wire::FrameHeader& header, const IterationFailure& outcome,
+                  const Entries* all);
     void end_unused_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,
                          Errc status);
     void refuse_part(ShardTable& table, const Session& session, const wire::FrameHeader& part,

@@ -22,6 +22,13 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
     return held.run_of({segment.first, positions.position(keys.end - 1)});
 }
 
+Errc push_entries(ShardTable& table, const Entries& entries, const Request& request) {
+    if (request.arguments.empty()) return table.rows->push(entries, request.values).code();
+    const Result<RuleArguments> arguments = arguments_of(table, request);
+    return arguments ? table.rows->push(entries, request.values, &*arguments).code()
+                     : arguments.code();
+}
+
 }  // namespace
 
 void Shard::admit_push(Session& session, ShardTable& table, Request& request) {
@@ -75,7 +82,7 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
     Touched touched;
     const Result<Entries> entries = resolve_push(table, request, first, touched);
     Errc status = entries.code();
-    if (status == Errc::kOk) status = table.rows->push(*entries, request.values).code();
+    if (status == Errc::kOk) status = push_entries(table, *entries, request);
     if (status == Errc::kOk) {
         touched.raise(*order.clock, holdings_.segments(), time);
         order.last = request.number;

@@ -9,11 +9,14 @@
 namespace weir {
 
 /// A part of an open iteration has had its effect, or has failed. If its key list is not known,
-/// the part does not count: the worker sends it again with its keys. `all`: as finish_iterations().
+/// the part does not count: the worker sends it again with its keys. `outcome`: kOk, or how its iteration fails
+/// by it. `all`: as finish_iterations().
 void Shard::end_part(ShardTable& table, const OpenIterations::Part& part,
-                     const wire::FrameHeader& header, Errc status, const Entries* all) {
+                     const wire::FrameHeader& header, const IterationFailure& outcome,
+                     const Entries* all) {
+    const Errc status = outcome.status;
     if (status == Errc::kUnknownList) return reply(part.connection, part.request, status);
-    const auto failure = table.iterations.arrived(header.iteration, part, header.parts, status);
+    const auto failure = table.iterations.arrived(header.iteration, part, header.parts, outcome);
     if (failure) reply_failed(part.connection, part.request, *failure);
     if (status != Errc::kOk) retry_ |= !table.deferred.empty();  // pulls of the iteration
     finish_iterations(table, all);

@@ -3,6 +3,9 @@
 /// What a push does: it changes the table; or it is part of an iteration, and is added to that
 /// iteration's sum (shard_parts.cc goes on).
 
+#include <array>
+#include <cstring>
+
 #include <fmt/core.h>
 
 #include "lib/server/shard.h"
@@ -55,6 +58,12 @@ void Shard::push_part(ShardTable& table, const Request& request) {
         }
     }
     const bool is_all = table.iterations.is_all(h.iteration, session->worker, h.parts);
+    const Result<RuleArguments> arguments = arguments_of(table, request);
+    if (status == Errc::kOk) status = arguments.code();
+    if (status == Errc::kOk && !iterations.failure_of(h.iteration)) {
+        if (const auto failure = table.iterations.agree(h.iteration, session->worker, *arguments))
+            return end_part(table, part, h, *failure, nullptr);
+    }
     Result<Entries> entries = Entries();
     const Entries* all = nullptr;  // that the iteration changes
     if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
@@ -63,7 +72,7 @@ void Shard::push_part(ShardTable& table, const Request& request) {
         status = entries.code();
         if (status == Errc::kOk) {
             if (is_all && !table.pins.any()) all = &*entries;
-            status = all != nullptr ? table.rows->push(*entries, request.values).code()
+            status = all != nullptr ? table.rows->push(*entries, request.values, &*arguments).code()
                                     : add_to_sum(table, h.iteration, *entries, request.values);
         }
         if (status != Errc::kOk) all = nullptr;
@@ -71,7 +80,7 @@ void Shard::push_part(ShardTable& table, const Request& request) {
             status = Errc::kNoMemory;
         if (all == nullptr) record_made_rows(table, request, row_count);
     }
-    end_part(table, part, h, status, all);
+    end_part(table, part, h, {status, session->worker}, all);
 }
 
 /// Copies take what an iteration changes as a whole: whether its sum, with the part that has just been
@@ -141,6 +150,13 @@ std::optional<IterationFailure> failure_at(const ShardTable& table, uint64_t ite
     if (closed.has_no_failure()) return std::nullopt;
     const ClosedState* const state = position ? closed.find(*position) : nullptr;
     return state != nullptr ? state->failure_of(iteration) : closed.failure_of(iteration);
+}
+
+Result<RuleArguments> arguments_of(const ShardTable& table, const Request& request) {
+    std::array<double, wire::kArgumentsMax> given{};
+    std::memcpy(given.data(), request.arguments.data(), request.arguments.size());
+    return table.rows->arguments(
+        std::span<const double>(given).first(request.arguments.size() / sizeof(double)));
 }
 
 Result<Entries> resolve(ShardTable& table, const Request& request) {

@@ -37,7 +37,7 @@ static wire::FrameHeader failed_reply(uint64_t request, const IterationProgress:
     header.flags = wire::kIteration;
     header.request = request;
     header.status = failure.status;
-    header.first = failure.worker;
+    header.first = failure.worker | uint64_t{failure.other} << 32;
     return header;
 }
 

@@ -79,6 +79,10 @@ struct ShardTables : Replicas {
 /// Finds what a push or pull names. Nobody reads its keys again. Errors: as TableShard's look-ups of rows
 [[nodiscard]] Result<Entries> resolve(ShardTable& table, const Request& request);
 
+/// The arguments that a push brings; without any, those of the table. Nobody reads them again.
+/// Errors: as TableShard::arguments()
+[[nodiscard]] Result<RuleArguments> arguments_of(const ShardTable& table, const Request& request);
+
 /// The position of the first key of a push or pull, unless it has no keys or they are not here.
 [[nodiscard]] std::optional<uint64_t> first_position(const ShardTable& table,
                                                      const Request& request);

@@ -150,8 +150,10 @@ public:
 
     // Either of the two.
 
-    [[nodiscard]] Status push(const Entries& entries, std::span<const std::byte> pushed) {
-        return entries.is_range ? push(entries.range, pushed) : push(entries.list, pushed);
+    [[nodiscard]] Status push(const Entries& entries, std::span<const std::byte> pushed,
+                              const RuleArguments* arguments = nullptr) {
+        return entries.is_range ? push(entries.range, pushed, arguments)
+                                : push(entries.list, pushed, arguments);
     }
 
     [[nodiscard]] Status pull(const Entries& entries, std::span<std::byte> out) const {

@@ -32,7 +32,8 @@ bool request_is_consistent(const FrameHeader& h) noexcept {
     return is_single(h.flags & kKeyForms) && is_single(h.flags & kValueForms) &&
            h.count <= keys_max && in_iteration == (h.iteration > 0) && h.reserved3 == 0 &&
            (h.part_status == Errc::kOk || (aggregate && h.count == 0)) &&
-           (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0));
+           (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0)) &&
+           (h.encoding == 0 || (h.kind == Kind::kPush && h.part_status == Errc::kOk));
 }
 
 /// Reads the part of the header that only pushes and pulls have; sets what is not sent to 0.
@@ -52,6 +53,16 @@ bool take_rest(std::span<const std::byte>& rest, FrameHeader& h) noexcept {
     return true;
 }
 
+bool take_arguments(std::span<const std::byte>& rest,
+                    std::span<const std::byte>& arguments) noexcept {
+    uint64_t count = 0;
+    if (!take(rest, count) || count == 0 || count > kArgumentsMax) return false;
+    if (rest.size() < count * sizeof(double)) return false;
+    arguments = rest.first(count * sizeof(double));
+    rest = rest.subspan(arguments.size());
+    return true;
+}
+
 }  // namespace
 
 bool glance(std::span<const std::byte> message, FrameHeader& header) noexcept {
@@ -67,7 +78,7 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     if (rest.size() < kHeaderBytesMin) return Errc::kProtocol;
     std::memcpy(static_cast<void*>(&h), rest.data(), kHeaderBytesMin);
     rest = rest.subspan(kHeaderBytesMin);
-    if (h.magic != kMagic || !is_known(h.kind) || h.encoding != 0 ||
+    if (h.magic != kMagic || !is_known(h.kind) || (h.encoding & ~kHasArguments) != 0 ||
         (h.reserved2 != 0 && !is_request(h.kind)) || !take_rest(rest, h) ||
         h.body_bytes != rest.size()) {
         return Errc::kProtocol;
@@ -76,10 +87,13 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     frame.values_at = {};
     frame.ends = {};
     frame.number = 0;
+    frame.arguments = {};
     frame.keys = {};
     frame.values = rest;
-    if (!is_request(h.kind)) return Errc::kOk;
+    if (!is_request(h.kind)) return h.encoding == 0 ? Errc::kOk : Errc::kProtocol;
     if (!request_is_consistent(h)) return Errc::kProtocol;
+    if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, frame.arguments))
+        return Errc::kProtocol;
     if ((h.flags & kKeysRemote) != 0) {
         if (!take(rest, frame.keys_at) ||
             frame.keys_at.length_bytes != h.count * sizeof(uint64_t)) {

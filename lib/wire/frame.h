@@ -19,7 +19,7 @@ namespace weir::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint32_t kMagic = 0x33524957;  ///< "WIR3": protocol and its version
+inline constexpr uint32_t kMagic = 0x34524957;  ///< "WIR4": protocol and its version
 
 enum class Kind : uint8_t {
     kPush = 1,         ///< worker -> shard: values for keys
@@ -93,6 +93,13 @@ enum Flags : uint8_t {
                          ///< iteration has failed, through worker `first`
 };
 
+enum Encoding : uint8_t {
+    kHasArguments = 1,  ///< the body begins with arguments of the rule: a count, then the numbers
+};
+
+/// The most arguments of a push.
+inline constexpr uint64_t kArgumentsMax = 8;
+
 inline constexpr uint8_t kKeyForms = kKeysRange | kKeysInline | kKeysRemote | kKeysKnown;
 inline constexpr uint8_t kValueForms = kValuesInline | kValuesRemote;
 
@@ -103,7 +110,7 @@ struct FrameHeader {
     Kind kind = Kind::kReply;
     uint8_t flags = 0;
     uint8_t value_type = 0;  ///< weir::ValueType of the sender's table
-    uint8_t encoding = 0;    ///< of the body of a push, pull or reply: 0, plain; else zero
+    uint8_t encoding = 0;    ///< push: Encoding bits of its body; else zero
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
     /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for a
     /// pull the last iteration that was closed when its values were read, 0 if none. kHello: a
@@ -195,7 +202,8 @@ struct Frame {
     MemoryHandle values_at;  ///< with kValuesRemote
     ListEnds ends;           ///< with kKeysKnown
     uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
-    std::span<const std::byte> keys;  ///< with kKeysInline: count * 8 bytes, 8-byte aligned
+    std::span<const std::byte> arguments;  ///< with kHasArguments: doubles
+    std::span<const std::byte> keys;       ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
         values;  ///< push with kValuesInline: its values; neither push nor pull: the body
 };

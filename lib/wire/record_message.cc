@@ -180,7 +180,10 @@ void RecordMessage::encode_tail(ByteWriter& writer) const {
         writer.number(one.range.first).number(one.range.last).number(one.last_closed);
         writer.number(static_cast<uint32_t>(one.failed.size()));
         for (const RecordedIterations::Failed& failed : one.failed)
-            writer.number(failed.iteration).number(failed.status).number(failed.worker);
+            writer.number(failed.iteration)
+                .number(failed.status)
+                .number(failed.worker)
+                .number(failed.other);
     }
 }
 
@@ -280,6 +283,7 @@ bool RecordMessage::decode_tail(std::span<const std::byte> bytes) {
                 failed.iteration = reader.number<uint64_t>();
                 failed.status = reader.number<Errc>();
                 failed.worker = reader.number<uint32_t>();
+                failed.other = reader.number<uint32_t>();
                 return one.failed.size() < kFailedMax;
             };
             return read_list(reader, one.failed, read_failed) &&

@@ -57,6 +57,7 @@ struct RecordedIterations {
         uint64_t iteration = 0;
         Errc status = Errc::kOk;
         uint32_t worker = 0;
+        uint32_t other = 0;
         friend bool operator==(const Failed&, const Failed&) = default;
     };
 

@@ -41,7 +41,7 @@ void tell_lost_workers(ClientState& state, std::vector<JobEvent>& events) {
 }
 
 CallOptions options_of(const access::Options& options) {
-    return {options.iteration, deadline_ns_of(options.deadline), options.after};
+    return {options.iteration, deadline_ns_of(options.deadline), options.after, options.arguments};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 /// call into one request per piece.
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/core.h>
 
@@ -53,15 +54,13 @@ Status check_range(const TableInfo& table, KeyRange range) {
 
 ClientCore::CallId ClientCore::push(const TableInfo& table, std::span<const uint64_t> keys,
                                     std::span<const std::byte> values, const CallOptions& options) {
-    ++counters_.pushes;
-    return start(
+    return start_push(
         {&table, Kind::kPush, false, {}, keys, values, {}, table.pushed_row_bytes, options});
 }
 
 ClientCore::CallId ClientCore::push(const TableInfo& table, KeyRange keys,
                                     std::span<const std::byte> values, const CallOptions& options) {
-    ++counters_.pushes;
-    return start(
+    return start_push(
         {&table, Kind::kPush, true, keys, {}, values, {}, table.pushed_row_bytes, options});
 }
 
@@ -248,6 +247,33 @@ ClientCore::CallId ClientCore::start(const Transfer& t) {
     return id;
 }
 
+ClientCore::CallId ClientCore::start_push(Transfer t) {
+    ++counters_.pushes;
+    if (!t.options.arguments.empty()) {
+        Result<Arguments> arguments = arguments_of(t);
+        if (!arguments) return failed_transfer(t, arguments.error());
+        t.arguments = *std::move(arguments);
+        t.options.arguments = {};
+    }
+    return start(t);
+}
+
+/// All arguments of the rule: those of the push, and those of the table.
+Result<ClientCore::Arguments> ClientCore::arguments_of(const Transfer& t) const {
+    const TableSchema& schema = t.table->schema;
+    WEIR_ASSIGN(const RuleEntry* const rule, rules_.find(schema.rule));
+    const Result<RuleArguments> all =
+        rule->named_arguments(t.options.arguments, rule->default_arguments(schema.parameters));
+    if (!all) {
+        return Error(all.code(), fmt::format("table '{}': {}", schema.name, all.error().text()));
+    }
+    const uint64_t count = rule->arguments.size();
+    std::vector<std::byte> bytes(sizeof count + count * sizeof(double));
+    std::memcpy(bytes.data(), &count, sizeof count);
+    std::memcpy(bytes.data() + sizeof count, all->value.data(), count * sizeof(double));
+    return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+}
+
 ClientCore::CallId ClientCore::failed_transfer(const Transfer& t, Status why) {
     const CallId id = calls_.failed(std::move(why));
     note_table(id, t);
@@ -363,6 +389,8 @@ void ClientCore::add_request(CallId call_id, Call& call, const Transfer& t, cons
     header.flags = parts != 0 ? uint8_t{wire::kAggregate} : uint8_t{0};
     header.iteration = t.options.iteration.value_or(0);
     if (header.iteration != 0) header.flags |= wire::kIteration;
+    if (t.arguments != nullptr) header.encoding = wire::kHasArguments;
+    request->arguments = t.arguments;
     header.epoch = static_cast<uint32_t>(view_.epoch());
     header.count = static_cast<uint32_t>(count);  // bounded by PieceLimits
     request->positions = t.table->positions;

@@ -92,6 +92,8 @@ struct CallOptions {
     static constexpr uint64_t kOver = 1;  ///< the deadline has passed: nothing is sent
     /// Tasks that must have finished before the call starts. Read before the call returns.
     std::span<const TaskId> after = {};
+    /// Push: of the rule. Read before the call returns.
+    std::span<const NamedNumber> arguments = {};
 };
 
 struct ClientCounters {
@@ -352,6 +354,9 @@ private:
         }
     };
 
+    /// Of a push, as they travel; null: it brings none.
+    using Arguments = std::shared_ptr<const std::vector<std::byte>>;
+
     struct Request {
         CallId call = 0;
         uint32_t peer = 0;
@@ -368,6 +373,7 @@ private:
         /// A Route or Fragments: keeps `piece` and regrouped keys. None for small calls.
         std::shared_ptr<const void> keeps;
         Piece* piece = nullptr;
+        Arguments arguments = nullptr;
         std::span<const uint64_t> keys;    ///< none for ranges
         std::span<const std::byte> from;   ///< push: the values to send; control: the body
         std::span<std::byte> into;         ///< pull: where the values land
@@ -397,6 +403,7 @@ private:
         std::span<std::byte> out;
         size_t row_bytes = 0;
         CallOptions options;
+        Arguments arguments = nullptr;
     };
 
     /// The keys of a transfer that go to one shard as one request.
@@ -498,6 +505,8 @@ private:
 
     // client_calls.cc: what a call consists of
     CallId start(const Transfer& transfer);
+    CallId start_push(Transfer transfer);
+    [[nodiscard]] Result<Arguments> arguments_of(const Transfer& transfer) const;
     CallId failed_transfer(const Transfer& transfer, Status why);
     void note_table(CallId call_id, const Transfer& transfer);
     [[nodiscard]] std::string table_text(uint32_t table) const;
@@ -532,7 +541,7 @@ private:
 
     /// What follows the header.
     struct Body {
-        std::array<std::span<const std::byte>, 5> parts;  ///< the first one is the header
+        std::array<std::span<const std::byte>, 6> parts;  ///< the first one is the header
         size_t count = 1;
         wire::MemoryHandle keys_at;
         wire::MemoryHandle values_at;

@@ -140,6 +140,8 @@ void ClientCore::send_as_failed(Request& request, Errc why) {
     header.count = 0;
     header.part_status =
         why == Errc::kOk ? Errc::kCancelled : why;  // kOk: the caller took the error
+    header.encoding = 0;
+    request.arguments = nullptr;
     request.keys = {};
     request.from = {};
     request.order = {};
@@ -296,6 +298,10 @@ bool ClientCore::place(Request& request, Body& body) {
     const wire::FrameHeader& header = request.header;
     size_t room =
         message_bytes_max_ - sizeof header - 2 * sizeof(MemoryHandle) - sizeof(wire::ListEnds);
+    if (request.arguments != nullptr) {
+        body.add(*request.arguments);
+        room -= request.arguments->size();
+    }
     std::span<const std::byte> inline_keys;
     std::span<const std::byte> inline_values;
     if (!place_keys(request, inline_keys, body.keys_at, room) ||

@@ -236,6 +236,12 @@ Error ClientCore::failed_iteration(const Request& request, const wire::Frame& fr
                     fmt::format("iteration {} failed at {}: it has no memory left for the part of "
                                 "{}; use more servers, or see in its log which limit was reached",
                                 iteration, shard, worker)};
+        case Errc::kDifferentArguments:
+            return {header.status,
+                    fmt::format("iteration {} failed at {}: workers {} and {} pushed different "
+                                "arguments of the rule; all workers push the same in an iteration",
+                                iteration, shard, header.first >> 32,
+                                static_cast<uint32_t>(header.first))};
         case Errc::kCancelled:
             return {
                 header.status,

@@ -340,6 +340,7 @@ ClientCore::Request* ClientCore::add_fragment(const Request& from, uint32_t shar
     request->call = from.call;
     request->peer = shard;
     request->header = from.header;
+    request->arguments = from.arguments;
     request->header.epoch = static_cast<uint32_t>(view_.epoch());
     request->row_bytes = from.row_bytes;
     request->place = from.place;
@@ -363,6 +364,7 @@ void ClientCore::renew_part(CallId call_id, const std::vector<uint64_t>& request
         const Request& old = *requests_.find(requests.front());
         empty.call = call_id;
         empty.header = old.header;
+        empty.arguments = old.arguments;
         empty.header.flags = wire::kAggregate | wire::kIteration | wire::kKeysRange;
         empty.header.first = 0;
         empty.header.count = 0;

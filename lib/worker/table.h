@@ -96,6 +96,12 @@ struct PushOptions {
     /// error: the caller has handled it. The values, but not their number, may change until the
     /// push starts. A push of a later iteration of the table starts after this one has.
     std::vector<TaskId> after = {};
+    /// Of the table's rule, such as {{"rate", 0.1}}: numbers that may differ from push to push. What is
+    /// not named is as the table's parameters say. All workers push the same ones in an iteration; else it
+    /// fails for all with kDifferentArguments, which names two of them. Names are read before the call
+    /// returns.
+    /// Errors: kInvalidArgument: the rule has no such argument, or takes no such number
+    std::vector<NamedNumber> arguments = {};
 };
 
 /// Options of one pull.
@@ -179,7 +185,9 @@ private:
 
     template <class Options>
     [[nodiscard]] static access::Options access_options(const Options& options) noexcept {
-        return {options.iteration, options.deadline, options.after};
+        access::Options given{options.iteration, options.deadline, options.after};
+        if constexpr (requires { options.arguments; }) given.arguments = options.arguments;
+        return given;
     }
 
     /// Takes its reference to the state only now, when the requests are already on their way.

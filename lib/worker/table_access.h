@@ -13,6 +13,7 @@
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
 #include "lib/key/value_type.h"
+#include "lib/store/rules/named_number.h"
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
 
@@ -32,6 +33,7 @@ struct Options {
     Iteration iteration;
     Nanoseconds deadline;
     std::span<const TaskId> after;
+    std::span<const NamedNumber> arguments = {};
 };
 
 // These four start a call and return its id, for a Task.

@@ -263,7 +263,7 @@ private:
 
     void end(const OpenIterations::Part& part, const wire::FrameHeader& header, Errc status) {
         const auto failure =
-            table->iterations.arrived(header.iteration, part, header.parts, status);
+            table->iterations.arrived(header.iteration, part, header.parts, {status, part.worker});
         REQUIRE_FALSE(failure.has_value());  // nobody is lost
         finish();
     }

@@ -45,11 +45,7 @@ public:
         rows_ = *std::move(made);
     }
 
-    /// It has room for as much again as it has, at most, and is sent more than that.
-    void take_memory_of_gainer() {
-        memory_of_server(joiner_host_).set_limit(0);
-        open_.push_back(push_rows(4 * next_key_));
-    }
+    void take_memory_of_gainer() { memory_of_server(joiner_host_).set_limit(0); }
 
     /// As soon as a view says so, which nobody has yet.
     [[nodiscard]] Handover wait_for_handover() {
@@ -129,19 +125,19 @@ private:
         constexpr size_t kOpenMax = 4;
         for (; open_.size() < kOpenMax; ++pushed_) {
             open_.push_back(push());
-            constexpr size_t kKeys = 500;
-            if (rows_) open_.push_back(push_rows(kKeys));
+            if (rows_) open_.push_back(push_rows());
         }
     }
 
-    [[nodiscard]] ClientCore::CallId push_rows(size_t count) {
+    [[nodiscard]] ClientCore::CallId push_rows() {
+        constexpr size_t kKeys = 300;  // their rows do not fit into what the last extent has left
         constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;  // over the whole ring, and never the same
+        static const std::vector<uint64_t> kOnes(kKeys, 1);
         std::vector<uint64_t>& keys = lists_.emplace_back();
-        while (keys.size() < count)
+        while (keys.size() < kKeys)
             keys.push_back(++next_key_ * kSpread);
         std::ranges::sort(keys);
-        const std::vector<uint64_t>& ones = values_.emplace_back(count, 1);
-        return workers[0]->push(*rows_, keys, std::as_bytes(std::span(ones)), {});
+        return workers[0]->push(*rows_, keys, std::as_bytes(std::span(kOnes)), {});
     }
 
     void finish_pushes() {
@@ -154,8 +150,7 @@ private:
     uint64_t pushed_ = 0;
     std::optional<TableInfo> rows_;
     uint64_t next_key_ = 0;
-    std::deque<std::vector<uint64_t>> lists_;   ///< of keys that were pushed into it
-    std::deque<std::vector<uint64_t>> values_;  ///< of these lists
+    std::deque<std::vector<uint64_t>> lists_;  ///< of keys that were pushed into it
 };
 
 }  // namespace

@@ -99,9 +99,9 @@ void IterationProgress::arrived(uint64_t iteration, uint32_t worker, uint32_t pa
     if (++of.arrived == of.announced) end_parts(iteration, i);
 }
 
-void IterationProgress::fail(uint64_t iteration, uint32_t worker, Errc status) noexcept {
-    note(iteration, {status, worker});
-    if (const size_t i = index_of(worker); i != kNone) end_parts(iteration, i);
+void IterationProgress::fail(uint64_t iteration, const Failure& failure) noexcept {
+    note(iteration, failure);
+    if (const size_t i = index_of(failure.worker); i != kNone) end_parts(iteration, i);
 }
 
 void IterationProgress::end_parts(uint64_t iteration, size_t member) noexcept {

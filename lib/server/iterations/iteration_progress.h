@@ -78,7 +78,7 @@ public:
     void arrived(uint64_t iteration, uint32_t worker, uint32_t parts);
     /// The iteration fails, and waits for no further part of the worker. The first failure is
     /// kept.
-    void fail(uint64_t iteration, uint32_t worker, Errc status) noexcept;
+    void fail(uint64_t iteration, const Failure& failure) noexcept;
 
     /// The worker will send nothing more: the first open iteration that lacks a part of it has
     /// failed, and all later ones have, too, because they could only be closed after it.

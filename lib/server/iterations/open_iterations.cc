@@ -3,11 +3,22 @@
 
 namespace weir {
 
+std::optional<IterationProgress::Failure> OpenIterations::agree(uint64_t iteration, uint32_t worker,
+                                                                const RuleArguments& arguments) {
+    Open& its = open(iteration);
+    if (!its.arguments) {
+        its.arguments = arguments;
+        its.first_worker = worker;
+    }
+    if (*its.arguments == arguments) return std::nullopt;
+    return Failure{Errc::kDifferentArguments, worker, its.first_worker};
+}
+
 std::optional<IterationProgress::Failure> OpenIterations::arrived(uint64_t iteration,
                                                                   const Part& part, uint32_t parts,
-                                                                  Errc status) {
-    if (status != Errc::kOk) {
-        state_.fail(iteration, part.worker, status);
+                                                                  const Failure& outcome) {
+    if (outcome.status != Errc::kOk) {
+        state_.fail(iteration, outcome);
         drop_sum(iteration);
     }
     state_.arrived(iteration, part.worker, parts);
@@ -18,7 +29,7 @@ std::optional<IterationProgress::Failure> OpenIterations::arrived(uint64_t itera
 
 std::optional<IterationProgress::Failure> OpenIterations::excuse(uint64_t iteration,
                                                                  const Part& part, Errc status) {
-    state_.fail(iteration, part.worker, status);
+    state_.fail(iteration, {status, part.worker});
     drop_sum(iteration);
     if (const auto failure = state_.hopeless(iteration, part.worker)) return failure;
     std::vector<Part>& parts = open(iteration).parts;

@@ -67,11 +67,15 @@ public:
     /// Something is added to the iteration's sum, which has to be applied or dropped.
     void added(uint64_t iteration) noexcept { open(iteration).has_sum = true; }
 
-    /// A part, one of `parts`, has had its effect, or has failed: `status`. Returns how its
+    /// A part brings these arguments. Returns how the iteration fails by them, if others have come before.
+    [[nodiscard]] std::optional<Failure> agree(uint64_t iteration, uint32_t worker,
+                                               const RuleArguments& arguments);
+
+    /// A part, one of `parts`, has had its effect, or has failed: `outcome`. Returns how its
     /// iteration fails if that is hopeless(): answer the part. Otherwise it is kept until close().
     /// Only while the iteration lacks() a part of the worker.
     [[nodiscard]] std::optional<Failure> arrived(uint64_t iteration, const Part& part,
-                                                 uint32_t parts, Errc status);
+                                                 uint32_t parts, const Failure& outcome);
 
     /// A part that has no effect, and says that none of the worker will have any. The iteration
     /// fails. Returns how if the part is to be answered now; one is kept until close().
@@ -91,6 +95,7 @@ public:
     template <class Answer>
     void give_up(uint64_t iteration, Answer&& answer) {
         drop_sum(iteration);
+        open(iteration).arguments.reset();
         answer_all(open(iteration), answer);
     }
 
@@ -112,7 +117,10 @@ public:
     template <class Answer>
     void close(Answer&& answer) {
         Open& first = open(state_.first_open());
-        if (std::exchange(first.has_sum, false)) rows_.apply_aggregate(state_.first_open());
+        if (std::exchange(first.has_sum, false))
+            rows_.apply_aggregate(state_.first_open(),
+                                  first.arguments ? &*first.arguments : nullptr);
+        first.arguments.reset();
         state_.close();
         answer_all(first, answer);
     }
@@ -129,6 +137,8 @@ public:
 private:
     struct Open {
         bool has_sum = false;
+        std::optional<RuleArguments> arguments = {};  ///< of the parts that have come
+        uint32_t first_worker = 0;                    ///< that has brought them
         std::vector<Part> parts;
     };
 

@@ -17,15 +17,17 @@ KeptRequest& KeptRequests::keep(const Request& request) {
     KeptRequest& kept = slots_[slot];
     static_cast<Request&>(kept) = request;
     kept.slot = slot;
-    const size_t bytes = request.carried_bytes();
+    const size_t of_arguments = request.arguments.size();
     const size_t of_keys = request.has(wire::kKeysInline) ? request.keys.size() : 0;
-    const std::span values = request.values.first(bytes - of_keys);
-    kept.carried.reserve(bytes);
-    kept.carried.assign(request.keys.begin(),
-                        request.keys.begin() + static_cast<ptrdiff_t>(of_keys));
-    kept.carried.insert(kept.carried.end(), values.begin(), values.end());
-    kept.keys = std::span(kept.carried).first(of_keys);
-    kept.values = std::span(kept.carried).subspan(of_keys);
+    const size_t of_values = request.carried_bytes() - of_arguments - of_keys;
+    kept.carried.reserve(request.carried_bytes());
+    for (const std::span part :
+         {request.arguments, request.keys.first(of_keys), request.values.first(of_values)})
+        kept.carried.insert(kept.carried.end(), part.begin(), part.end());
+    const std::span carried(kept.carried);
+    kept.arguments = carried.first(of_arguments);
+    kept.keys = carried.subspan(of_arguments, of_keys);
+    kept.values = carried.subspan(of_arguments + of_keys);
     kept.out = nullptr;
     return kept;
 }

@@ -35,6 +35,7 @@ struct Request {
 
     // Where its bytes are: in its message, or in KeptRequest::carried; in mapped memory of its worker; or in
     // KeptRequest::memory. Those that lie with the worker are to be found anew after each wait.
+    std::span<const std::byte> arguments;  ///< of the rule: doubles; none: the table's
     std::span<const std::byte> keys;
     std::span<const std::byte> values;
     std::byte* out = nullptr;   ///< pull: the worker's memory if it is mapped, or nullptr
@@ -44,11 +45,11 @@ struct Request {
 
     [[nodiscard]] bool has(wire::Flags form) const noexcept { return (header.flags & form) != 0; }
 
-    /// Size of the keys and values in its message.
+    /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
         const size_t of_keys = has(wire::kKeysInline) ? keys.size() : 0;
         const bool has_values = has(wire::kValuesInline) && header.kind == wire::Kind::kPush;
-        return of_keys + (has_values ? values.size() : 0);
+        return arguments.size() + of_keys + (has_values ? values.size() : 0);
     }
 };
 
@@ -62,6 +63,7 @@ struct Request {
     request.values_at = frame.values_at;
     request.ends = frame.ends;
     request.number = frame.number;
+    request.arguments = frame.arguments;
     request.keys = frame.keys;
     request.values = frame.values;
     return request;
@@ -104,7 +106,7 @@ enum class Wait : uint8_t {
 
 /// A request that waits.
 struct KeptRequest : Request {
-    std::vector<std::byte> carried;  ///< the keys, then the values in its message
+    std::vector<std::byte> carried;  ///< arguments, keys and values, as in its message
     Wait wait = Wait::kNothing;
     bool is_deferred = false;  ///< as Sessions::add_deferred() counts it
     Errc status = Errc::kOk;   ///< of its reads: kOk, kOutOfRange, kPeerLost, kNoMemory

@@ -13,16 +13,11 @@
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
 #include "lib/store/row_layout.h"
+#include "lib/store/rules/named_number.h"
 #include "lib/store/rules/rule.h"
 #include "lib/store/rules/rule_kernels.h"
 
 namespace weir {
-
-/// What a caller gives an argument by.
-struct NamedNumber {
-    std::string_view name;
-    double value = 0;
-};
 
 /// A rule as tables use it, independent of the struct that it was made from.
 struct RuleEntry {

@@ -91,8 +91,8 @@ TEST_SUITE("iterations") {
         CHECK_FALSE(iterations.take_part(1, 0));
         CHECK_FALSE(iterations.failure_of(1).has_value());
         REQUIRE(iterations.judge(1, 1, 1) == Verdict::kNow);
-        iterations.fail(1, 1, Errc::kNoMemory);
-        iterations.fail(1, 0, Errc::kOutOfRange);
+        iterations.fail(1, {Errc::kNoMemory, 1});
+        iterations.fail(1, {Errc::kOutOfRange, 0});
         REQUIRE(iterations.failure_of(1).has_value());
         CHECK(iterations.failure_of(1)->status == Errc::kNoMemory);
         CHECK(iterations.failure_of(1)->worker == 1);
@@ -110,7 +110,7 @@ TEST_SUITE("iterations") {
         constexpr uint64_t kCount = ClosedState::kRemembered + 10;
         for (uint64_t i = 1; i <= kCount; ++i) {
             CHECK(iterations.take_part(i, 0));
-            iterations.fail(i, 0, Errc::kNoMemory);
+            iterations.fail(i, {Errc::kNoMemory, 0});
             iterations.close();
         }
         CHECK_FALSE(iterations.failure_of(kCount - ClosedState::kRemembered).has_value());
@@ -165,7 +165,7 @@ TEST_SUITE("iterations") {
     TEST_CASE("nothing of a closed iteration is left when its room is used again") {
         Progress iterations(2, 2);
         REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
-        iterations.fail(1, 0, Errc::kNoMemory);
+        iterations.fail(1, {Errc::kNoMemory, 0});
         CHECK(iterations.take_part(1, 1));
         iterations.close();
         CHECK_FALSE(iterations.failure_of(3).has_value());
@@ -181,7 +181,7 @@ TEST_SUITE("iterations") {
         Progress iterations(1, 3);
         REQUIRE(iterations.judge(1, 0, 1) == Verdict::kNow);
         REQUIRE(iterations.judge(2, 0, 1) == Verdict::kNow);
-        iterations.fail(2, 0, Errc::kNoMemory);
+        iterations.fail(2, {Errc::kNoMemory, 0});
         CHECK_FALSE(iterations.failure_of(1).has_value());
         CHECK(iterations.failure_of(2)->status == Errc::kNoMemory);
         CHECK_FALSE(iterations.failure_of(3).has_value());

@@ -42,7 +42,7 @@ struct WindowOfTwo {
             iterations.added(iteration);
         }
         const OpenIterations::Part part{1, iteration, 0, ++time, 0};
-        CHECK_FALSE(iterations.arrived(iteration, part, parts, Errc::kOk).has_value());
+        CHECK_FALSE(iterations.arrived(iteration, part, parts, {}).has_value());
     }
 
     [[nodiscard]] float value_of_key_0() {
@@ -90,7 +90,7 @@ TEST_SUITE("iterations") {
         window.iterations.set_withdrawals({{.worker = 5, .first = 1, .last = 1}});
         window.push(2, 1, 10);
         const OpenIterations::Part last{1, 3, 0, 3, 0};
-        CHECK_FALSE(window.iterations.arrived(1, last, 2, Errc::kOk).has_value());
+        CHECK_FALSE(window.iterations.arrived(1, last, 2, {}).has_value());
         int answers = 0;
         const auto count = [&](const OpenIterations::Part&) { ++answers; };
         REQUIRE(window.iterations.state().complete());

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Arguments of a push, from the worker to the rule: a learning rate that changes from push to push.
+
+#include <array>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cluster/sim_cluster.h"
+
+namespace weir::test {
+namespace {
+
+constexpr uint64_t kRateKeys = 40;
+constexpr double kTableRate = 0.5;
+
+/// Two workers, and a table of "sgd" with a rate of 0.5.
+class RateCluster : public SimCluster {
+public:
+    explicit RateCluster(Layout layout, SimShape shape = {})
+        : SimCluster(1, with_workers(shape), {.maps_memory = shape.eager_bytes != 0}) {
+        REQUIRE(start());
+        TableSchema schema = layout == Layout::kDense
+                                 ? dense_table("rates", kRateKeys, ValueType::kFloat64)
+                                 : sparse_table("rates", ValueType::kFloat64);
+        schema.rule = "sgd";
+        schema.parameters.value = {kTableRate};
+        auto made = make_table(0, schema);
+        REQUIRE(made.has_value());
+        table_ = *std::move(made);
+        std::iota(keys_.begin(), keys_.end(), 0);
+    }
+
+    [[nodiscard]] ClientCore::CallId push(uint32_t worker, std::vector<NamedNumber> arguments,
+                                          std::optional<uint64_t> iteration = {},
+                                          bool by_range = false) {
+        CallOptions options;
+        options.arguments = arguments;
+        options.iteration = iteration;
+        const auto ones = std::as_bytes(std::span(ones_));
+        return by_range ? workers[worker]->push(table_, KeyRange{0, kRateKeys}, ones, options)
+                        : workers[worker]->push(table_, keys_, ones, options);
+    }
+
+    /// What each of the keys has; nothing if they differ.
+    [[nodiscard]] double value() {
+        const auto call =
+            workers[0]->pull(table_, keys_, std::as_writable_bytes(std::span(values_)), {});
+        REQUIRE(finish(0, call).has_value());
+        const bool are_equal =
+            std::ranges::all_of(values_, [&](double value) { return value == values_.front(); });
+        return are_equal ? values_.front() : std::numeric_limits<double>::quiet_NaN();
+    }
+
+private:
+    static SimShape with_workers(SimShape shape) {
+        shape.workers = 2;
+        return shape;
+    }
+
+    TableInfo table_;
+    std::vector<uint64_t> keys_ = std::vector<uint64_t>(kRateKeys);
+    std::vector<double> ones_ = std::vector<double>(kRateKeys, 1);
+    std::vector<double> values_ = std::vector<double>(kRateKeys);
+};
+
+}  // namespace
+
+TEST_SUITE("arguments") {
+    TEST_CASE("a push brings the rate of its own, in each way in which keys travel") {
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            RateCluster cluster(layout);
+            double expected = 0;
+            for (const double rate :
+                 {0.25, 2.0, 0.125, 1.0}) {  // the list is known from the second time on
+                REQUIRE(cluster.finish(0, cluster.push(0, {{"rate", rate}})).has_value());
+                expected -= rate;
+                CHECK(cluster.value() == expected);
+            }
+            REQUIRE(cluster.finish(1, cluster.push(1, {})).has_value());
+            expected -= kTableRate;
+            CHECK(cluster.value() == expected);
+            if (layout == Layout::kSparse) continue;
+            REQUIRE(cluster.finish(0, cluster.push(0, {{"rate", 4}}, {}, true)).has_value());
+            CHECK(cluster.value() == expected - 4);
+        }
+    }
+
+    TEST_CASE("what waits at a shard keeps its arguments") {
+        SimShape shape;
+        shape.fetch_bytes_max = 64;  // each push is fetched alone
+        shape.eager_bytes = 0;
+        RateCluster cluster(Layout::kSparse, shape);
+        std::vector<ClientCore::CallId> calls;
+        for (int i = 1; i <= 20; ++i)
+            calls.push_back(cluster.push(0, {{"rate", static_cast<double>(i)}}));
+        for (const auto call : calls)
+            REQUIRE(cluster.finish(0, call).has_value());
+        CHECK(cluster.value() == -210);
+    }
+
+    TEST_CASE("in an iteration the rule runs once, with the arguments of all") {
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            RateCluster cluster(layout);
+            double expected = 0;
+            for (uint64_t iteration = 1; iteration <= 3; ++iteration) {
+                const auto rate = static_cast<double>(iteration);
+                const auto first = cluster.push(0, {{"rate", rate}}, iteration);
+                const auto second = cluster.push(1, {{"rate", rate}}, iteration);
+                REQUIRE(cluster.finish(0, first).has_value());
+                REQUIRE(cluster.finish(1, second).has_value());
+                expected -= rate * 2;
+                CHECK(cluster.value() == expected);
+            }
+            // Who brings none means the table's.
+            const auto first = cluster.push(0, {{"rate", kTableRate}}, 4);
+            const auto second = cluster.push(1, {}, 4);
+            REQUIRE(cluster.finish(0, first).has_value());
+            REQUIRE(cluster.finish(1, second).has_value());
+            CHECK(cluster.value() == expected - 1);
+        }
+    }
+
+    TEST_CASE("an iteration with different arguments fails, and names both workers") {
+        RateCluster cluster(Layout::kDense);
+        const auto first = cluster.push(0, {{"rate", 1}}, 1);
+        const auto second = cluster.push(1, {{"rate", 2}}, 1);
+        for (const uint32_t worker : {0, 1}) {
+            const Status outcome = cluster.finish(worker, worker == 0 ? first : second);
+            REQUIRE(outcome.code() == Errc::kDifferentArguments);
+            const std::string text = outcome.error().text();
+            const bool names_both = text.find("workers 0 and 1") != std::string::npos ||
+                                    text.find("workers 1 and 0") != std::string::npos;
+            CHECK_MESSAGE(names_both, text);
+            if (worker == 0) CHECK_MESSAGE(text.find("'rates'") != std::string::npos, text);
+        }
+        CHECK(cluster.value() == 0);
+        const auto next = cluster.push(0, {{"rate", 1}}, 2);
+        const auto other = cluster.push(1, {{"rate", 1}}, 2);
+        REQUIRE(cluster.finish(0, next).has_value());
+        REQUIRE(cluster.finish(1, other).has_value());
+        CHECK(cluster.value() == -2);
+    }
+
+    TEST_CASE("what the rule does not take is refused before it is sent") {
+        RateCluster cluster(Layout::kDense);
+        const auto why = [&](std::vector<NamedNumber> arguments) {
+            const Status outcome = cluster.finish(0, cluster.push(0, std::move(arguments)));
+            REQUIRE(outcome.code() == Errc::kInvalidArgument);
+            return outcome.error().text();
+        };
+        const std::string unknown = why({{"speed", 1}});
+        for (const char* const part : {"'rates'", "'sgd'", "speed", "rate"})
+            CHECK_MESSAGE(unknown.find(part) != std::string::npos, unknown);
+        const std::string nan = why({{"rate", std::numeric_limits<double>::quiet_NaN()}});
+        for (const char* const part : {"'rates'", "'sgd'", "rate", "nan"})
+            CHECK_MESSAGE(nan.find(part) != std::string::npos, nan);
+        CHECK(cluster.value() == 0);
+    }
+}
+
+}  // namespace weir::test
