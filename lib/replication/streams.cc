@@ -423,7 +423,7 @@ void Streams::made_rows(TableReplica& table, std::span<const uint64_t> keys) {
     std::vector<uint64_t> made;
     std::vector<uint32_t> rows;
     for (size_t i = 0; i < keys.size(); ++i) {
-        if (list->rows[i] == kNoRow || !table.rows->is_fresh(list->rows[i])) continue;
+        if (list->rows[i] == kNoRow || !table.rows->was_made(list->rows[i])) continue;
         made.push_back(keys[i]);
         rows.push_back(list->rows[i]);
     }

@@ -23,6 +23,7 @@ Error too_many_keys() {
 }  // namespace
 
 Result<DenseStore> DenseStore::make(Memory& memory, std::span<const KeyRange> owned,
+                                    const InitialRows& initial_rows,
                                     std::span<const std::byte> initial_values,
                                     std::span<const std::byte> initial_state) {
     uint64_t keys = 0;
@@ -30,18 +31,30 @@ Result<DenseStore> DenseStore::make(Memory& memory, std::span<const KeyRange> ow
         keys += std::min<uint64_t>(range.key_count(), kNoRow);
         if (keys >= kNoRow) return too_many_keys();
     }
-    DenseStore store(memory, owned, initial_values, initial_state);
+    DenseStore store(memory, owned, initial_rows, initial_values, initial_state);
     if (keys == 0) return store;
     const auto rows = static_cast<uint32_t>(keys);
     WEIR_TRY(store.values_.add_run(0, rows));
     if (store.state_) WEIR_TRY(store.state_->add_run(0, rows));
+    for (size_t i = 0; i < store.owned_.size(); ++i)
+        store.fill(store.owned_[i], store.first_rows_[i]);
     return store;
 }
 
+/// Makes the initial values of keys that have rows now.
+void DenseStore::fill(KeyRange keys, uint32_t first_row) noexcept {
+    if (!initial_rows_.are_random()) return;
+    const RowView view = values_.view();
+    for (uint64_t key = keys.begin; key < keys.end; ++key)
+        initial_rows_.fill(key, view.at(first_row + static_cast<uint32_t>(key - keys.begin)));
+}
+
 DenseStore::DenseStore(Memory& memory, std::span<const KeyRange> owned,
-                       std::span<const std::byte> initial_values,
+                       const InitialRows& initial_rows, std::span<const std::byte> initial_values,
                        std::span<const std::byte> initial_state)
-    : owned_(owned.begin(), owned.end()), values_(memory, initial_values) {
+    : owned_(owned.begin(), owned.end()),
+      initial_rows_(initial_rows),
+      values_(memory, initial_values) {
     if (!initial_state.empty()) state_.emplace(memory, initial_state);
     for (const KeyRange range : owned_) {
         first_rows_.push_back(static_cast<uint32_t>(row_count_));
@@ -72,6 +85,7 @@ Status DenseStore::add(KeyRange keys) {
             return added;
         }
     }
+    fill(keys, *row);
     const auto next = std::ranges::upper_bound(owned_, keys.begin, {}, &KeyRange::begin);
     first_rows_.insert(first_rows_.begin() + (next - owned_.begin()), *row);
     owned_.insert(next, keys);

@@ -12,6 +12,7 @@
 
 #include "lib/base/result.h"
 #include "lib/key/key_range.h"
+#include "lib/store/initial_rows.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rules/rule.h"
@@ -25,9 +26,11 @@ namespace weir {
 /// Thread: owning shard
 class DenseStore {
 public:
-    /// `owned` is ascending and disjoint; `initial_state` is empty for rules without state.
+    /// `owned` is ascending and disjoint; `initial_values`: of a row, unless `initial_rows` are random;
+    /// `initial_state` is empty for rules without state.
     /// Errors: Errc::kNoMemory; Errc::kInvalidArgument if a shard would own 2^32 - 1 keys or more
     [[nodiscard]] static Result<DenseStore> make(Memory& memory, std::span<const KeyRange> owned,
+                                                 const InitialRows& initial_rows,
                                                  std::span<const std::byte> initial_values,
                                                  std::span<const std::byte> initial_state);
 
@@ -99,16 +102,18 @@ public:
     }
 
 private:
-    DenseStore(Memory& memory, std::span<const KeyRange> owned,
+    DenseStore(Memory& memory, std::span<const KeyRange> owned, const InitialRows& initial_rows,
                std::span<const std::byte> initial_values, std::span<const std::byte> initial_state);
 
     static void keys_of(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
+    void fill(KeyRange keys, uint32_t first_row) noexcept;
     [[nodiscard]] Status add(KeyRange keys);
     [[nodiscard]] std::optional<uint32_t> unused_rows(uint64_t count) const;
 
     std::vector<KeyRange> owned_;
     std::vector<uint32_t> first_rows_;  // of each owned range
     size_t row_count_ = 0;
+    InitialRows initial_rows_;
     RowStore values_;
     std::optional<RowStore> state_;
 };

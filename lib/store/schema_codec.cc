@@ -17,7 +17,10 @@ constexpr uint8_t kNotSaved = 2;   // another one: not in_checkpoints
 std::string encode_schema(const TableSchema& schema) {
     ByteWriter writer;
     writer.text(schema.name).number(schema.layout).number(schema.value_type).number(schema.width);
-    writer.number(schema.key_count).text(schema.rule).number(schema.initial_value);
+    writer.number(schema.key_count).text(schema.rule);
+    const InitialValue& initial = schema.initial_value;
+    writer.number(initial.kind).number(initial.first).number(initial.second);
+    writer.number(initial.seed).number(initial.generator);
     for (const double parameter : schema.parameters.value)
         writer.number(parameter);
     const int flags =
@@ -37,7 +40,17 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
     schema.width = reader.number<uint32_t>();
     schema.key_count = reader.number<uint64_t>();
     schema.rule = reader.text(kTextBytesMax);
-    schema.initial_value = reader.number<double>();
+    InitialValue& initial = schema.initial_value;
+    if (form == 1) {
+        initial = reader.number<double>();
+    } else {
+        initial.kind = reader.number<InitialValue::Kind>();
+        initial.first = reader.number<double>();
+        initial.second = reader.number<double>();
+        initial.seed = reader.number<uint64_t>();
+        initial.generator = reader.number<uint32_t>();
+        if (initial.kind > InitialValue::Kind::kNormal) return std::nullopt;
+    }
     const size_t parameters = form == 1 ? 4 : schema.parameters.value.size();
     for (double& parameter : std::span(schema.parameters.value).first(parameters))
         parameter = reader.number<double>();

@@ -13,7 +13,8 @@
 
 namespace weir {
 
-/// The form that encode_schema() writes. Form 1, of checkpoints from before, has half as many parameters.
+/// The form that encode_schema() writes. Form 1, of checkpoints from before, has half as many
+/// parameters, and a constant as initial value.
 inline constexpr uint32_t kSchemaForm = 2;
 
 [[nodiscard]] std::string encode_schema(const TableSchema& schema);

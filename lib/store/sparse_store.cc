@@ -21,7 +21,15 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
             (!must_keep_keys_ || keys_->capacity() >= index_.next_row() + count)) {
             const auto first_new = static_cast<uint32_t>(index_.next_row());
             index_.upsert(some_keys, some_rows);
+            const auto made = static_cast<uint32_t>(index_.next_row()) - first_new;
+            if (made == 0) continue;
+            if (!made_.empty() && made_.back().first_row + made_.back().row_count == first_new) {
+                made_.back().row_count += made;
+            } else {
+                made_.push_back({first_new, made});
+            }
             if (keys_) note_keys(some_keys, some_rows, first_new);
+            fill(some_keys, some_rows, first_new);
             continue;
         }
         const size_t missing = index_.find(some_keys, some_rows);
@@ -34,9 +42,37 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
             if (some_rows_[i] < index_.next_row()) free_.add(some_rows_[i]);
         }
         if (!used) return used.error();  // no key has got a row
+        note_made(std::span(some_rows_).first(*used));
         if (keys_) note_keys(some_keys, some_rows, 0);
+        if (!initial_rows_.are_random()) continue;
+        for (size_t i = 0; i < count; ++i) {
+            if (was_made(some_rows[i])) fill(some_keys.subspan(i, 1), some_rows.subspan(i, 1), 0);
+        }
     }
     return {};
+}
+
+/// Rows that have just been given to keys.
+void SparseStore::note_made(std::span<const uint32_t> rows) {
+    const size_t had = made_.size();
+    for (const uint32_t row : rows) {
+        if (made_.size() > had && made_.back().first_row + made_.back().row_count == row) {
+            ++made_.back().row_count;
+        } else {
+            made_.push_back({row, 1});
+        }
+    }
+    std::ranges::sort(made_, {}, &RowStore::Run::first_row);
+}
+
+/// Makes the initial values of keys whose rows are not below `first_row`, and are new.
+void SparseStore::fill(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
+                       uint32_t first_row) noexcept {
+    if (!initial_rows_.are_random()) return;
+    const RowView view = rows_.view();
+    for (size_t i = 0; i < keys.size(); ++i) {
+        if (rows[i] >= first_row) initial_rows_.fill(keys[i], view.at(rows[i]));
+    }
 }
 
 /// Calls use(keys, rows) for some after the other, until it returns false.

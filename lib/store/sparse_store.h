@@ -3,6 +3,7 @@
 /// \file
 /// SparseStore: the rows of a sparse table, found by key.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "lib/base/result.h"
 #include "lib/store/free_rows.h"
 #include "lib/store/index/key_index.h"
+#include "lib/store/initial_rows.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/row_store.h"
 #include "lib/store/rules/rule.h"
@@ -25,13 +27,16 @@ namespace weir {
 /// Thread: owning shard
 class SparseStore {
 public:
-    /// `initial_row` is what a key that was never written reads as: values, then state.
+    /// `initial_row` is what a key that was never written reads as: values, then state; its values do
+    /// not count if `initial_rows` are random.
     /// `expected_keys` are those of this shard.
     /// `secret_seed` is that of its KeyIndex. `keeps_keys`: by row, from the start, so that
     /// find_keys() never walks.
-    SparseStore(Memory& memory, std::span<const std::byte> initial_row, size_t values_bytes,
-                size_t expected_keys, std::optional<uint64_t> secret_seed, bool keeps_keys)
-        : values_bytes_(values_bytes),
+    SparseStore(Memory& memory, const InitialRows& initial_rows,
+                std::span<const std::byte> initial_row, size_t values_bytes, size_t expected_keys,
+                std::optional<uint64_t> secret_seed, bool keeps_keys)
+        : initial_rows_(initial_rows),
+          values_bytes_(values_bytes),
           expected_keys_(expected_keys),
           index_(memory, {.expected_keys = expected_keys, .seed = secret_seed}),
           rows_(memory, initial_row),
@@ -50,7 +55,7 @@ public:
     [[nodiscard]] Status find_or_insert_rows(std::span<const uint64_t> keys,
                                              std::span<uint32_t> rows);
 
-    /// Copies the values of `rows` to `out`, row by row; kNoRow reads as the initial values.
+    /// Copies the values of `rows` to `out`, row by row; kNoRow reads as the initial row.
     void pull(std::span<const uint32_t> rows, std::byte* out) const noexcept;
 
     /// The same for the state, if the rule has any. No row may be kNoRow.
@@ -71,11 +76,14 @@ public:
     /// back the memory of extents that have no row left.
     void drop_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max);
 
-    /// Whether the row holds what a fresh one does.
-    [[nodiscard]] bool is_fresh(uint32_t row) const noexcept {
-        const std::span<const std::byte> initial = rows_.initial();
-        return std::memcmp(rows_.view().at(row), initial.data(), initial.size()) == 0;
+    /// Whether find_or_insert_rows() has made the row since forget_made().
+    [[nodiscard]] bool was_made(uint32_t row) const noexcept {
+        const auto behind = std::ranges::upper_bound(made_, row, {}, &RowStore::Run::first_row);
+        return behind != made_.begin() &&
+               row - std::prev(behind)->first_row < std::prev(behind)->row_count;
     }
+
+    void forget_made() noexcept { made_.clear(); }
 
     /// The keys of rows that have some. The first time it walks through all keys, and remembers them by
     /// row; without `memory` for that, it walks each time.
@@ -104,9 +112,13 @@ private:
     [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
     [[nodiscard]] Status reserve_rows(size_t row_count);
     void give_back_extents();
+    void note_made(std::span<const uint32_t> rows);
+    void fill(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
+              uint32_t first_row) noexcept;
     void note_keys(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
                    uint32_t first_row);
 
+    InitialRows initial_rows_;
     size_t values_bytes_;
     size_t expected_keys_;
     KeyIndex index_;
@@ -115,6 +127,7 @@ private:
     bool must_keep_keys_;           // a row has room there before its key has it
     FreeRows free_;
     std::vector<RowStore::Run> given_back_;  // rows below next_row() that have no memory
+    std::vector<RowStore::Run> made_;        // ascending
     std::vector<uint32_t> some_rows_;        // kept for its memory
 };
 

@@ -47,6 +47,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       rule_entry_(rule),
       memory_(memory),
       layout_(rule.layout(schema.value_type, schema.width)),
+      initial_rows_(schema.initial_value, schema.value_type, schema.width),
       rule_(rule, layout_, schema.parameters),
       pulled_row_bytes_(layout_.value_bytes()),
       pushed_row_bytes_(layout_.pushed_bytes()),
@@ -59,18 +60,20 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
 Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                               std::optional<uint64_t> secret_seed) {
     const ValueType type = schema_.value_type;
-    auto initial = repeated(schema_.initial_value, type, schema_.width);
+    const double constant = schema_.initial_value.is_random() ? 0 : schema_.initial_value.first;
+    auto initial = repeated(constant, type, schema_.width);
     const auto state = rule.initial_state == nullptr
                            ? std::vector<std::byte>(layout_.state_bytes)
                            : repeated(rule.initial_state(schema_.parameters), type,
                                       layout_.state_bytes / size_of(type));
     if (schema_.layout == Layout::kDense) {
-        auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial, state);
+        auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
+                                      initial, state);
         if (!dense) return std::move(dense).error();
         store_.emplace(std::move(*dense));
     } else {
         initial.insert(initial.end(), state.begin(), state.end());
-        store_.emplace(SparseStore(memory, initial, pulled_row_bytes_,
+        store_.emplace(SparseStore(memory, initial_rows_, initial, pulled_row_bytes_,
                                    share_of(schema_.key_count, owned), secret_seed,
                                    rule.wants_keys));
     }
@@ -278,7 +281,13 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
         return size_t{0};
     }
     auto& sparse = std::get<SparseStore>(*store_);
-    if (!create) return sparse.find_rows(block, rows);
+    if (!create) {
+        const size_t missing = sparse.find_rows(block, rows);
+        for (size_t i = 0; missing > 0 && initial_rows_.are_random() && i < block.size(); ++i) {
+            if (rows[i] == kNoRow) missing_.push_back(block[i]);
+        }
+        return missing;
+    }
     WEIR_TRY(sparse.find_or_insert_rows(block, rows));
     return size_t{0};
 }
@@ -286,6 +295,7 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
 Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, For use,
                                    std::span<uint32_t> rows, bool remember) {
     const bool create = use != For::kPull;
+    missing_.clear();
     if (keys.size() <= kBlockKeys) {  // read_list() left a copy in block_
         const auto block = std::span(block_).first(keys.size());
         if (remember) touch(block);
@@ -308,6 +318,7 @@ Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId&
 }
 
 Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use) {
+    if (use != For::kPull) forget_made();
     WEIR_ASSIGN(const ListId id, read_list(keys, use));
     if (keys.size() >= kRememberedKeysMin) {
         if (auto rows = lists_.find(lists_of(use), id)) return remembered(id, std::move(rows));
@@ -320,7 +331,7 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use) {
             return remembered(id, lists_.keep(lists_of(use), id, std::move(room), touched_));
         if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
-            return RowList{scratch_rows_, id, nullptr};
+            return RowList{scratch_rows_, id, nullptr, missing_};
         }
         if (missing.code() != Errc::kNoMemory) return missing.error();
         // No memory is left for new keys: try again, without room for remembering the list.
@@ -328,11 +339,11 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use) {
     if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
     const std::span rows(scratch_rows_.data(), keys.size());
     WEIR_TRY(look_up(keys, id, use, rows, false));
-    return RowList{rows, id, nullptr};
+    return RowList{rows, id, nullptr, missing_};
 }
 
 RowList TableShard::remembered(const ListId& id, KeyListCache::Rows rows) {
-    return {{rows->as<const uint32_t>(), id.count}, id, std::move(rows)};
+    return {{rows->as<const uint32_t>(), id.count}, id, std::move(rows), {}};
 }
 
 Result<RowList> TableShard::rows_for_push(std::span<const uint64_t> keys) {
@@ -372,7 +383,16 @@ Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {
                                    list.rows.size(), out.size(), pulled_row_bytes_));
     }
     std::visit([&](const auto& store) { store.pull(list.rows, out.data()); }, *store_);
+    auto missing = list.missing.begin();
+    for (size_t i = 0; missing != list.missing.end(); ++i) {
+        if (list.rows[i] == kNoRow)
+            initial_rows_.fill(*missing++, out.data() + i * pulled_row_bytes_);
+    }
     return {};
+}
+
+void TableShard::forget_made() noexcept {
+    if (auto* const sparse = std::get_if<SparseStore>(&*store_)) sparse->forget_made();
 }
 
 // Aggregation.

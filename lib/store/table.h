@@ -32,6 +32,8 @@ struct RowList {
     std::span<const uint32_t> rows;  ///< kNoRow for a key that was never written (only in pulls)
     ListId id;
     KeyListCache::Rows remembered;  ///< keeps `rows` alive; none if the list is not remembered
+    /// The keys of rows that are kNoRow, in order, if what they read as is random.
+    std::span<const uint64_t> missing{};
 };
 
 /// What a request names in one table, resolved: a range of a dense table, or the rows of a list.
@@ -223,11 +225,10 @@ public:
     void copy_values(std::span<const uint32_t> rows, std::span<std::byte> out) const;
     void copy_state(std::span<const uint32_t> rows, std::span<std::byte> out) const;
 
-    /// Whether it is a sparse table, and the row holds what a fresh one does: all rows that were just
-    /// made do.
-    [[nodiscard]] bool is_fresh(uint32_t row) const noexcept {
+    /// Whether the last rows_for_push() or rows_to_take() has made the row, also if it failed in the end.
+    [[nodiscard]] bool was_made(uint32_t row) const noexcept {
         const auto* const sparse = std::get_if<SparseStore>(&*store_);
-        return sparse != nullptr && sparse->is_fresh(row);
+        return sparse != nullptr && sparse->was_made(row);
     }
 
     // All rows as of one instant, while the table goes on.
@@ -325,6 +326,7 @@ private:
     [[nodiscard]] Status check_served(std::span<const uint64_t> block) const;
     [[nodiscard]] Status check_taken(uint64_t key_count, std::span<const std::byte> values,
                                      std::span<const std::byte> state) const;
+    void forget_made() noexcept;
     void own(const PositionSet& positions);
     void touch(std::span<const uint64_t> keys) noexcept;
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
@@ -340,6 +342,7 @@ private:
     const RuleEntry& rule_entry_;
     Memory& memory_;
     RowLayout layout_;
+    InitialRows initial_rows_;
     RuleRunner rule_;
     size_t pulled_row_bytes_;  ///< layout_'s, for the way of every push and pull
     size_t pushed_row_bytes_;
@@ -357,6 +360,7 @@ private:
     PositionSlices touched_;              // by the list that is being looked up
     std::vector<uint64_t> block_;         // a copy of keys, which no peer can change
     std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
+    std::vector<uint64_t> missing_;       // RowList::missing of the last list
 };
 
 template <class Use>

@@ -166,6 +166,7 @@ Status TableShard::take(KeyRange keys, std::span<const std::byte> values,
 Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byte> values,
                         std::span<const std::byte> state) {
     WEIR_TRY(check_taken(keys.size(), values, state));
+    forget_made();
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
         const size_t count = std::min(kBlockKeys, keys.size() - begin);
         const std::span<const uint64_t> block = copy_block(keys.subspan(begin, count));

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/table_schema.h"
 
-#include <cmath>
-#include <limits>
-
 #include <fmt/core.h>
 
 #include "lib/base/printable.h"
@@ -13,18 +10,6 @@ namespace {
 
 /// Of a row. So a row fits into a chunk of a checkpoint.
 constexpr size_t kStateBytesMax = size_t{1} << 30;
-
-bool representable(double value, ValueType type) {
-    if (type == ValueType::kFloat32) return std::isfinite(static_cast<float>(value));
-    if (is_floating(type)) return std::isfinite(value);
-    if (!(value == std::floor(value))) return false;
-    return with_value_type(type, [&]<class T>() {
-        // The upper bound is 2 x half, because the largest int64 is not a double.
-        constexpr T kHalf = std::numeric_limits<T>::max() / 2 + 1;
-        const double end = 2.0 * static_cast<double>(kHalf);
-        return value >= static_cast<double>(std::numeric_limits<T>::lowest()) && value < end;
-    });
-}
 
 std::string_view name_of(Layout layout) {
     return layout == Layout::kDense ? "dense" : "sparse";
@@ -71,12 +56,8 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                                            TableSchema::kWidthMax));
     if (schema.layout == Layout::kDense && schema.key_count == 0)
         return refused(schema, "a dense table needs a key_count, the number of its keys");
-    if (!std::isfinite(schema.initial_value))
-        return refused(
-            schema, fmt::format("the initial value must be finite, is {}", schema.initial_value));
-    if (!representable(schema.initial_value, schema.value_type))
-        return refused(schema, fmt::format("the initial value {} is not a value of type {}",
-                                           schema.initial_value, to_string(schema.value_type)));
+    if (const Status sound = check_initial(schema.initial_value, schema.value_type); !sound)
+        return refused(schema, sound.error().text());
     if (schema.max_delay > TableSchema::kMaxDelayMax)
         return refused(schema, fmt::format("max_delay is {}; it must be 0 to {}", schema.max_delay,
                                            TableSchema::kMaxDelayMax));
@@ -137,7 +118,8 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
                        wanted.parameters.value[i]);
     }
     if (is.initial_value != wanted.initial_value)
-        return differs("initial_value", is.initial_value, wanted.initial_value);
+        return differs("initial_value", to_string(is.initial_value),
+                       to_string(wanted.initial_value));
     if (is.allow_not_finite != wanted.allow_not_finite)
         return differs("allow_not_finite", is.allow_not_finite, wanted.allow_not_finite);
     if (is.max_delay != wanted.max_delay)

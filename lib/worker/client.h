@@ -199,10 +199,11 @@ private:
 /// The properties of a table to create; TableSchema explains the fields.
 struct TableOptions {
     Layout layout = Layout::kSparse;
-    uint64_t key_count = 0;         ///< dense: keys 0 .. key_count - 1; sparse: expected, or 0
-    uint32_t width = 1;             ///< values per key
-    Rule rule = add();              ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules/rules.h
-    double initial_value = 0;       ///< what a key that was never pushed reads as
+    uint64_t key_count = 0;  ///< dense: keys 0 .. key_count - 1; sparse: expected, or 0
+    uint32_t width = 1;      ///< values per key
+    Rule rule = add();       ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules/rules.h
+    /// What a key that was never pushed reads as: a number, weir::uniform() or weir::normal().
+    InitialValue initial_value{};
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
     /// By how many iterations a worker may be ahead of the slowest one (bounded delay). The
     /// servers take parts of max_delay + 1 iterations at once, and need memory for the sum of

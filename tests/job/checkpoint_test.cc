@@ -15,6 +15,7 @@
 
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
+#include "lib/store/rules/row_rules.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
 #include "tests/log_lines.h"
@@ -41,6 +42,12 @@ public:
 
 private:
     std::string path_;
+};
+
+/// A rule that its author has mended.
+template <uint32_t kItsVersion>
+struct Mended : rules::Adam<false> {
+    static constexpr uint32_t kVersion = kItsVersion;
 };
 
 JobOptions job_options(uint32_t servers, uint32_t shards, uint32_t workers) {
@@ -119,6 +126,48 @@ TEST_SUITE("checkpoints of jobs") {
             CHECK(client.checkpoint().code() == Errc::kUnavailable);  // it has no folder of its own
             return {};
         }));
+    }
+
+    TEST_CASE(
+        "rule state and random rows go on in other shards, with another version of the rule") {
+        const NewFolder folder;
+        std::vector<uint64_t> keys(2000);
+        for (uint64_t key = 0; key < keys.size(); ++key)
+            keys[key] = key * 1'000'003;
+        const auto pushed = std::span(keys).first(500);
+        TableOptions wanted{
+            .width = 3, .rule = {"mended", adam(0.1).parameters}, .initial_value = normal(0, 1, 5)};
+        std::vector<float> before(keys.size() * wanted.width);
+        std::vector<float> after(before);
+        const std::vector<float> ones(pushed.size() * wanted.width, 1);
+        // Runs the pushes of `count` steps, and pulls all keys.
+        const auto train = [&](Client& client, int count, std::vector<float>& all) -> Status {
+            WEIR_ASSIGN(auto table, client.create_table<float>("t", wanted));
+            for (int i = 0; i < count; ++i)
+                WEIR_TRY(table.push(pushed, ones).wait());
+            return table.pull(keys, all).wait();
+        };
+        JobOptions options = job_options(1, 2, 1);
+        options.add_rules = [](RuleRegistry& rules) {
+            REQUIRE(rules.register_rule<Mended<1>>("mended"));
+        };
+        options.checkpoint_folder = folder.path();
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            WEIR_TRY(train(client, 3, before));
+            WEIR_TRY(client.checkpoint());
+            WEIR_TRY(train(client, 0, after));
+            CHECK(after == before);
+            return train(client, 2, before);
+        }));
+        options = job_options(2, 3, 1);
+        options.add_rules = [](RuleRegistry& rules) {
+            REQUIRE(rules.register_rule<Mended<2>>("mended"));
+        };
+        options.resume = folder.path();
+        const Status went_on = start_job(options)->run_workers(
+            [&](Client& client) -> Status { return train(client, 2, after); });
+        REQUIRE_MESSAGE(went_on, went_on.error().text());
+        CHECK(after == before);
     }
 
     TEST_CASE("one that is due by iterations is counted from the last one, whoever asked for it") {

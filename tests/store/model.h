@@ -114,7 +114,7 @@ public:
 
     ModelRow& row(uint64_t key) {
         const double trust = schema_.rule == "prox_l1" ? schema_.parameters.value[1] : 0;
-        const ModelRow initial(schema_.width, schema_.initial_value, trust);
+        const ModelRow initial(schema_.width, schema_.initial_value.first, trust);
         return rows_.try_emplace(key, initial).first->second;
     }
 

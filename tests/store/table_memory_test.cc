@@ -265,7 +265,7 @@ TEST_SUITE("table_memory") {
         CHECK(out == std::vector<float>(keys.size(), 3.0F));
     }
 
-    TEST_CASE("a row is fresh until something is written to it, values or state") {
+    TEST_CASE("rows that the last list has made are known, and of a dense table none") {
         HeapMemory memory;
         TableSchema schema{.id = 1,
                            .name = "t",
@@ -277,17 +277,17 @@ TEST_SUITE("table_memory") {
         const Made table = made(schema, memory);
         const std::vector<uint64_t> keys = numbers(40, 1'000'003);
         const RowList list = *table->rows_for_push(keys);
-        const auto fresh_count = [&] {
+        const auto made_count = [&] {
             return std::ranges::count_if(list.rows,
-                                         [&](uint32_t row) { return table->is_fresh(row); });
+                                         [&](uint32_t row) { return table->was_made(row); });
         };
-        CHECK(fresh_count() == 40);
+        CHECK(made_count() == 40);
         const RowList some = *table->rows_for_push(std::span(keys).first(7));
+        CHECK(made_count() == 0);
         const std::vector<float> gradient(7 * schema.width, 1.0F);
         REQUIRE(table->push(some, std::as_bytes(std::span(gradient))).has_value());
-        CHECK(fresh_count() == 33);
         schema.layout = Layout::kDense;
         schema.key_count = 10;
-        CHECK_FALSE(made(schema, memory)->is_fresh(0));
+        CHECK_FALSE(made(schema, memory)->was_made(0));
     }
 }

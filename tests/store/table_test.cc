@@ -224,7 +224,7 @@ TEST_SUITE("table") {
                                  << (layout == Layout::kDense ? "dense" : "sparse"));
                     TableSchema schema = schema_of(layout, value_type_of<T>(), width, rule);
                     schema.initial_value = static_cast<double>(seed++ % 3);
-                    History<T>(schema, seed).run(60);
+                    History<T>(schema, seed).run(40);
                 }
             }
         }

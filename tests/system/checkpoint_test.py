@@ -122,9 +122,9 @@ class Checkpoint(unittest.TestCase):
         self.write(1, 7, 2)
         manifest = self.dir / "000001.manifest"
         content = bytearray(manifest.read_bytes())
-        content[8:12] = struct.pack("<I", 2)
+        content[8:12] = struct.pack("<I", 3)
         manifest.write_bytes(content)
-        self.assertRegex(self.weir("show", code=1).stderr, "000001.manifest: the manifest has version 2 .* use the version of Weir that wrote it")
+        self.assertRegex(self.weir("show", code=1).stderr, "000001.manifest: the manifest has version 3 .* use the version of Weir that wrote it")
 
     def test_a_folder_that_is_missing_or_empty_is_an_error_that_names_it(self):
         self.assertRegex(self.weir("show", code=1).stderr, f"{self.dir}: there is no checkpoint.*check the name")

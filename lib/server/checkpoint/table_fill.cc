@@ -76,7 +76,11 @@ struct TableFill::Reading {
         if (!reader) {
             WEIR_ASSIGN(manifest, checkpoint::read_manifest(disk, folder, number));
             const TableSchema* const there = manifest.find_table(table.name);
-            if (there == nullptr || *there != table) {
+            TableSchema then = there == nullptr ? TableSchema() : *there;
+            then.rule_version =
+                table.rule_version;  // the rule may be another one now: its rows count
+            then.rule_hash = table.rule_hash;
+            if (then != table) {
                 return Error(Errc::kNotFound,
                              fmt::format("{}: checkpoint {} has no such table '{}'", folder, number,
                                          table.name));
