@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weir bench lookup: wide rows, as in embedding tables, by lists that the server has not seen.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -15,8 +17,20 @@ namespace {
 using limits::WideTable;
 
 constexpr size_t kListKeys = 8192;
-constexpr float kRate = 0.1F;
-constexpr float kEpsilon = 1e-8F;
+
+/// A rule, and what one core does in its place.
+struct Pushed {
+    Rule rule;
+    limits::WideStep step;
+};
+
+std::vector<Pushed> pushed_rules() {
+    using Kind = limits::WideStep::Kind;
+    return {{adagrad(0.1, 1e-8), {.kind = Kind::kAdagrad}},
+            {momentum(0.1, 0.9), {.kind = Kind::kMomentum}},
+            {adam(0.1, 0.9, 0.999, 1e-8), {.kind = Kind::kAdam}},
+            {ftrl(0.1, 1, 0.01), {.kind = Kind::kFtrl}}};
+}
 
 class LookupBench {
 public:
@@ -27,7 +41,8 @@ public:
           list_count_(list_count),
           in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
 
-    Status run(uint32_t width);
+    /// Pulls, too, with the first of the rules.
+    Status run(uint32_t width, const Pushed& pushed, bool has_pulls);
 
 private:
     [[nodiscard]] std::span<const uint64_t> list(size_t i) const {
@@ -87,7 +102,7 @@ Status LookupBench::measure(std::string work, uint32_t width, Operation&& operat
     return {};
 }
 
-Status LookupBench::run(uint32_t width) {
+Status LookupBench::run(uint32_t width, const Pushed& pushed, bool has_pulls) {
     const size_t key_count = list_count_ * kListKeys;
     if (keys_.size() == 0) {
         WEIR_ASSIGN(keys_, client_.make_buffer<uint64_t>(key_count));
@@ -95,9 +110,9 @@ Status LookupBench::run(uint32_t width) {
             keys_[i] = mix64(i + 1);
     }
     TableOptions options{.layout = Layout::kSparse, .key_count = key_count, .width = width};
-    options.rule = adagrad(kRate, kEpsilon);
-    WEIR_ASSIGN(Table<float> table,
-                client_.create_table<float>(fmt::format("lookup {}", width), options));
+    options.rule = pushed.rule;
+    const std::string name = fmt::format("lookup {} {}", pushed.rule.name, width);
+    WEIR_ASSIGN(Table<float> table, client_.create_table<float>(name, options));
     const size_t list_values = kListKeys * width;
     WEIR_ASSIGN(Buffer<float> gradients, client_.make_buffer<float>(list_values));
     WEIR_ASSIGN(Buffer<float> pulled, client_.make_buffer<float>(in_flight_ * list_values));
@@ -109,28 +124,36 @@ Status LookupBench::run(uint32_t width) {
     };
     // The limit's table has the same keys, with rows in the order of their insertion.
     const size_t buckets = limits::line_buckets_for(key_count);
-    bench::Arena arena(buckets * sizeof(WideTable::Bucket) + key_count * 2 * width * sizeof(float) +
-                       list_values * sizeof(float) + (size_t{8} << 20));
+    const size_t row_floats = pushed.step.row_floats(width);
+    bench::Arena arena(buckets * sizeof(WideTable::Bucket) +
+                       key_count * row_floats * sizeof(float) + list_values * sizeof(float) +
+                       (size_t{8} << 20));
     WideTable ready({arena.array<WideTable::Bucket>(buckets), buckets},
-                    arena.array<float>(key_count * 2 * width), width);
+                    arena.array<float>(key_count * row_floats), width, pushed.step);
     auto* const out = arena.array<float>(list_values);
     new_lists();
     Flight loading(in_flight_);
     WEIR_TRY(time_lists(loading, push));
     for (size_t i = 0; i < list_count_; ++i)
         ready.insert(list(i));
-    WEIR_TRY(measure(fmt::format("pull, width {}", width), width, pull,
-                     [&](size_t i) { ready.pull(list(i), out); }));
-    return measure(fmt::format("adagrad push, width {}", width), width, push,
-                   [&](size_t i) { ready.adagrad(list(i), gradients.data(), kRate, kEpsilon); });
+    if (has_pulls) {
+        WEIR_TRY(measure(fmt::format("pull, width {}", width), width, pull,
+                         [&](size_t i) { ready.pull(list(i), out); }));
+    }
+    WEIR_TRY(measure(fmt::format("{} push, width {}", pushed.rule.name, width), width, push,
+                     [&](size_t i) { ready.push(list(i), gradients.data()); }));
+    return client_.drop_table(name);
 }
 
 }  // namespace
 
 Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report) {
     LookupBench bench(client, flags, report, flags.brief ? 4 : 1'000'000 / kListKeys);
-    for (const uint32_t width : {16, 64, 128})
-        WEIR_TRY(bench.run(width));
+    const std::vector<Pushed> rules = pushed_rules();
+    for (const uint32_t width : {16, 64, 128}) {
+        for (const Pushed& pushed : rules)
+            WEIR_TRY(bench.run(width, pushed, &pushed == &rules.front()));
+    }
     return {};
 }
 

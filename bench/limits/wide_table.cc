@@ -22,6 +22,54 @@ WEIR_KERNEL void adagrad_row(float* row, const float* gradients, size_t width, f
     }
 }
 
+WEIR_KERNEL void momentum_row(float* row, const float* gradients, size_t width,
+                              const WideStep& step) noexcept {
+    float* __restrict value = row;
+    float* __restrict velocity = row + width;
+    const float* __restrict g = gradients;
+    const float rate = step.rate;
+    const float momentum = step.momentum;
+    for (size_t i = 0; i < width; ++i) {
+        velocity[i] = momentum * velocity[i] + g[i];
+        value[i] -= rate * velocity[i];
+    }
+}
+
+WEIR_KERNEL void adam_row(float* row, const float* gradients, size_t width, const WideStep& step,
+                          float scale, float root) noexcept {
+    float* __restrict value = row;
+    float* __restrict first = row + width;
+    float* __restrict second = row + 2 * width;
+    const float* __restrict g = gradients;
+    const float b1 = step.momentum;
+    const float b2 = step.squares;
+    const float epsilon = step.epsilon;
+    for (size_t i = 0; i < width; ++i) {
+        first[i] = b1 * first[i] + (1 - b1) * g[i];
+        second[i] = b2 * second[i] + (1 - b2) * g[i] * g[i];
+        value[i] -= scale * first[i] / (std::sqrt(second[i]) * root + epsilon);
+    }
+}
+
+WEIR_KERNEL void ftrl_row(float* row, const float* gradients, size_t width,
+                          const WideStep& step) noexcept {
+    float* __restrict value = row;
+    float* __restrict z = row + width;
+    float* __restrict n = row + 2 * width;
+    const float* __restrict g = gradients;
+    const float per_rate = 1 / step.rate;
+    const float l1 = step.l1;
+    for (size_t i = 0; i < width; ++i) {
+        const float sum = n[i] + g[i] * g[i];
+        const float root = std::sqrt(sum);
+        const float next = z[i] + g[i] - (root - std::sqrt(n[i])) * per_rate * value[i];
+        const float beyond = std::abs(next) - l1;
+        z[i] = next;
+        n[i] = sum;
+        value[i] = beyond > 0 ? -std::copysign(beyond, next) / ((1 + root) * per_rate) : 0.0F;
+    }
+}
+
 /// use_places() with the portable comparison of keys.
 template <class Use>
 __attribute__((always_inline)) inline void places_of(std::span<WideTable::Bucket> buckets,
@@ -45,12 +93,26 @@ __attribute__((target("avx512f"))) void places_avx512(std::span<WideTable::Bucke
 
 }  // namespace
 
+WideTable::WideTable(std::span<Bucket> buckets, float* rows, size_t width, const WideStep& step,
+                     Compare compare)
+    : buckets_(buckets),
+      rows_(rows),
+      width_(width),
+      step_(step),
+      row_floats_(step.row_floats(width)),
+      compare_(compare) {
+    constexpr int kSteps = 1 << 16;  // behind them, nothing is left to be corrected
+    for (int t = 0; step.kind == WideStep::Kind::kAdam && t < kSteps; ++t) {
+        scales_.push_back(static_cast<float>(step.rate / (1 - std::pow(step.momentum, t))));
+        roots_.push_back(static_cast<float>(1 / std::sqrt(1 - std::pow(step.squares, t))));
+    }
+}
+
 /// Sets rows[i] to the row of keys[i]; a new key gets the next row.
 void WideTable::find(std::span<const uint64_t> keys, float** rows) noexcept {
-    const size_t row_floats = 2 * width_;
     const auto use = [&](size_t i, Bucket& bucket, uint32_t place) {
         if (bucket.used == place) bucket.values[place] = row_count_++;
-        rows[i] = rows_ + bucket.values[place] * row_floats;
+        rows[i] = rows_ + bucket.values[place] * row_floats_;
     };
 #if defined(__x86_64__)
     if (compare_ == Compare::kAvx512) return places_avx512(buckets_, keys, use);
@@ -94,10 +156,28 @@ void WideTable::pull(std::span<const uint64_t> keys, float* out) noexcept {
     });
 }
 
-void WideTable::adagrad(std::span<const uint64_t> keys, const float* gradients, float rate,
-                        float epsilon) noexcept {
-    for_rows(keys, 2 * width_, [&](size_t i, float* row) {
-        adagrad_row(row, gradients + i * width_, width_, rate, epsilon);
+void WideTable::push(std::span<const uint64_t> keys, const float* gradients) noexcept {
+    const auto each = [&](auto update) {
+        for_rows(keys, row_floats_,
+                 [&](size_t i, float* row) { update(row, gradients + i * width_); });
+    };
+    switch (step_.kind) {
+        case WideStep::Kind::kAdagrad:
+            return each([&](float* row, const float* g) {
+                adagrad_row(row, g, width_, step_.rate, step_.epsilon);
+            });
+        case WideStep::Kind::kMomentum:
+            return each([&](float* row, const float* g) { momentum_row(row, g, width_, step_); });
+        case WideStep::Kind::kFtrl:
+            return each([&](float* row, const float* g) { ftrl_row(row, g, width_, step_); });
+        case WideStep::Kind::kAdam: break;
+    }
+    each([&](float* row, const float* g) {
+        uint32_t t = 0;
+        std::memcpy(&t, row + 3 * width_, sizeof(t));
+        t += static_cast<uint32_t>(t + 1 < scales_.size());
+        std::memcpy(row + 3 * width_, &t, sizeof(t));
+        adam_row(row, g, width_, step_, scales_[t], roots_[t]);
     });
 }
 

@@ -26,7 +26,8 @@ TEST_SUITE("wide_table") {
             const size_t width = 1 + random.below(40);
             std::vector<WideTable::Bucket> buckets(limits::line_buckets_for(kKeys));
             std::vector<float> rows(kKeys * 2 * width);
-            WideTable table(buckets, rows.data(), width, kind);
+            const limits::WideStep step{.epsilon = 1e-3F};
+            WideTable table(buckets, rows.data(), width, step, kind);
             std::vector<uint64_t> keys(kKeys);
             for (size_t i = 0; i < kKeys; ++i)
                 keys[i] = mix64(i);
@@ -42,7 +43,7 @@ TEST_SUITE("wide_table") {
                 std::vector<float> gradients(list.size() * width);
                 for (float& gradient : gradients)
                     gradient = static_cast<float>(random.uniform() - 0.5);
-                table.adagrad(list, gradients.data(), 0.1F, 1e-3F);
+                table.push(list, gradients.data());
                 for (size_t i = 0; i < list.size(); ++i) {
                     for (size_t at = 0; at < width; ++at) {
                         const double g = gradients[i * width + at];

@@ -166,7 +166,8 @@ class Bench(unittest.TestCase):
     def test_lookup_pulls_and_pushes_rows_of_three_widths(self):
         rows = self.bench("lookup")
         self.assertEqual([row["work"] for row in rows],
-                         [f"{work}, width {width}" for width in (16, 64, 128) for work in ("pull", "adagrad push")])
+                         [f"{work}, width {width}" for width in (16, 64, 128)
+                          for work in ("pull", "adagrad push", "momentum push", "adam push", "ftrl push")])
         for row in rows:
             self.assertEqual(row["keys"], 8192)
             self.assertEqual(row["size_bytes"], 8192 * 4 * int(row["work"].split()[-1]))

@@ -213,7 +213,7 @@ void add_bench(CLI::App& app, Command& chosen) {
             chosen);
     add_one(*bench, "latency", "round trips of small pushes", chosen);
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
-    add_one(*bench, "lookup", "sparse pulls and adagrad pushes of wide rows", chosen);
+    add_one(*bench, "lookup", "sparse pulls, and pushes of gradients, of wide rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "elastic", "pushes while servers come and go", chosen);
     add_one(*bench, "failover", "pushes while servers are killed", chosen);
