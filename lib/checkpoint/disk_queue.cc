@@ -15,9 +15,9 @@ std::string DiskQueue::disk_name() const {
     return folder.empty() ? "the disk for checkpoints" : fmt::format("the disk of {}", folder);
 }
 
-Status DiskQueue::check_moves() const {
+Status DiskQueue::check_moves(uint64_t hang_ns) const {
     const uint64_t stalled = stalled_ns();
-    if (stalled < kHangNs) return {};
+    if (stalled < hang_ns) return {};
     return Error(Errc::kDeadline,
                  fmt::format("{}, or the network to it, hangs: what it was given earlier has not "
                              "moved for {} s",

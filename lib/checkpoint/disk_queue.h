@@ -55,8 +55,8 @@ public:
     [[nodiscard]] std::string disk_name() const;
 
     /// Whoever is to begin much more looks first: what a disk that hangs was given stays in memory.
-    /// Errors: Errc::kDeadline if it hangs, with its name
-    [[nodiscard]] Status check_moves() const;
+    /// Errors: Errc::kDeadline if it has done nothing of what it was given for `hang_ns`, with its name
+    [[nodiscard]] Status check_moves(uint64_t hang_ns = kHangNs) const;
 
     /// Does what was added first. False: there was nothing.
     bool run_one();

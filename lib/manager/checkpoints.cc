@@ -154,7 +154,8 @@ void Checkpoints::tell(const ShardPeer& shard) {
 }
 
 bool Checkpoints::is_due() {
-    if (options_.folder.empty() || !is_started_ || phase_ != Phase::kIdle) return false;
+    if (options_.folder.empty() || !is_started_ || phase_ != Phase::kIdle || is_pruning_)
+        return false;
     if (options_.is_asked_for && options_.is_asked_for()) is_wanted_ = true;
     const uint64_t now_ns = clock_.now_ns();
     const bool is_due = is_asked_for() || (is_due_by_itself() && now_ns >= pause_end_ns_);
@@ -193,6 +194,7 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
                         std::vector<uint32_t> unread) {
     was_due_ = is_wanted_ || is_due_by_itself();
     enter(Phase::kNumbering);
+    is_pruning_ = false;
     begun_ns_ = entered_ns_;
     is_wanted_ = has_iterated_ = is_missed_ = false;
     due_since_ns_.reset();
@@ -210,15 +212,16 @@ void Checkpoints::begin(const std::vector<ShardPeer>& shards, std::vector<TableS
 /// others, which may be writing there by mistake. A manager that led before may do that late: so it
 /// removes nothing of one that begins later.
 void Checkpoints::choose_number() {
-    disk_->start([folder = options_.folder, first = first_number_, tried = tried_number_,
-                  unsure = unsure_numbers_, may_write = options_.may_write](Disk& disk) {
+    const auto choose = [folder = options_.folder, first = first_number_, tried = tried_number_,
+                         unsure = unsure_numbers_, may_write = options_.may_write](Disk& disk) {
         if (const Status may = may_write ? may_write() : Status(); !may) return failed(may.error());
         if (first) {
             remove_failed(disk, folder, {.lowest = *first, .highest = tried, .spared = unsure});
         }
         const Result<uint64_t> number = checkpoint::next_number(disk, folder);
         return number ? DiskAnswer{.number = std::max(*number, tried + 1)} : failed(number.error());
-    });
+    };
+    disk_->start(choose, kDiskNs);
 }
 
 void Checkpoints::leave_out(uint32_t table) {
@@ -227,13 +230,9 @@ void Checkpoints::leave_out(uint32_t table) {
 }
 
 size_t Checkpoints::poll() {
-    if (phase_ == Phase::kNumbering || phase_ == Phase::kWriting) {
+    if (waits_for_disk()) {
         if (const std::optional<DiskAnswer> answer = disk_->take()) {
-            if (answer->status != Errc::kOk) {
-                fail(answer->status, answer->why);
-            } else {
-                phase_ == Phase::kNumbering ? freeze(answer->number) : complete();
-            }
+            ended_on_disk(*answer);
             return 1;
         }
     }
@@ -244,22 +243,19 @@ size_t Checkpoints::poll() {
     return 1;
 }
 
+/// How removing old ones ended, the log has said.
+void Checkpoints::ended_on_disk(const DiskAnswer& answer) {
+    if (std::exchange(is_pruning_, false)) return;
+    if (answer.status != Errc::kOk) return fail(answer.status, answer.why);
+    phase_ == Phase::kNumbering ? freeze(answer.number) : complete();
+}
+
+/// The disk says itself when it hangs.
 std::string Checkpoints::late_text() const {
     if (phase_ == Phase::kIdle) return {};
     const uint64_t now_ns = clock_.now_ns();
     const uint64_t for_ns = now_ns - entered_ns_;
     const bool hears_nothing = now_ns - heard_ns_ > kDiskNs;
-    if (phase_ == Phase::kNumbering && hears_nothing) {
-        return fmt::format("{} did not answer for {} s: its disk, or the network to it, hangs",
-                           options_.folder, kDiskNs / kSecond);
-    }
-    // Chunks of tables that nobody has may have to be copied, and are as many as they are.
-    if (phase_ == Phase::kWriting && unread_.empty() && for_ns > kManifestNs) {
-        return fmt::format(
-            "{} did not take its manifest within {} s: its disk, or the network to "
-            "it, hangs",
-            options_.folder, kManifestNs / kSecond);
-    }
     if (phase_ == Phase::kFreezing && for_ns > kFreezeNs) {
         return fmt::format("shard {} did not stop for it within {} s", *awaited_.begin(),
                            kFreezeNs / kSecond);
@@ -396,16 +392,16 @@ Status Checkpoints::take(uint32_t shard, const CheckpointReport& report) {
 void Checkpoints::write_manifest() {
     enter(Phase::kWriting);
     const bool has_written = last_number_ != 0;
-    disk_->start([folder = options_.folder,
-                  from = has_written ? OldCheckpoint{options_.folder, last_number_}
-                                     : OldCheckpoint{options_.resumed_folder,
-                                                     options_.resumed_from.value_or(0)},
-                  manifest = manifest_, unread = unread_,
-                  may_write = options_.may_write](Disk& disk) mutable {
+    const OldCheckpoint from =
+        has_written ? OldCheckpoint{options_.folder, last_number_}
+                    : OldCheckpoint{options_.resumed_folder, options_.resumed_from.value_or(0)};
+    const auto write = [folder = options_.folder, from, manifest = manifest_, unread = unread_,
+                        may_write = options_.may_write](Disk& disk) mutable {
         if (const Status may = may_write ? may_write() : Status(); !may) return failed(may.error());
         const Status written = write_whole(disk, folder, from, unread, std::move(manifest));
         return written ? DiskAnswer() : failed(written.error());
-    });
+    };
+    disk_->start(write, kManifestNs);
 }
 
 /// When all that decide here have agreed that there is a newer one: until then, another manager may go on with
@@ -417,11 +413,14 @@ void Checkpoints::remove_old_ones() {
     if (goes_on_here() && options_.keeps_newer)
         keep.others = {*options_.resumed_from + 1, *first_number_ - 1};
     if (!unread_.empty() && goes_on_here()) keep.needed = options_.resumed_from;
-    disk_->start([folder = options_.folder, keep, may_write = options_.may_write](Disk& disk) {
+    const auto remove = [folder = options_.folder, keep,
+                         may_write = options_.may_write](Disk& disk) {
         const Status may = may_write ? may_write() : Status();
         if (may) remove_old(disk, folder, keep);  // else the folder is another job's now
         return DiskAnswer();
-    });
+    };
+    disk_->start(remove, checkpoint::DiskQueue::kHangNs);
+    is_pruning_ = true;
 }
 
 void Checkpoints::complete() {

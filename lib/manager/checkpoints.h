@@ -53,7 +53,7 @@ struct CheckpointOptions {
 ///               are then, goes on, and writes its chunks, or names those of the last checkpoint to
 ///               which nothing was pushed since
 ///   kWriting    all chunks are there: the manifest is written
-/// Then old checkpoints are removed.
+/// Then old checkpoints are removed, and none begins meanwhile.
 /// While all shards stand, none has executed anything that was sent after an answer of one that stood
 /// later: so the checkpoint shows no push without those that were acknowledged before it was sent.
 ///
@@ -70,11 +70,11 @@ public:
     static constexpr uint64_t kIterationShare = 16;
     static constexpr uint64_t kFreezeNs = 5 * kSecond;  ///< for all shards to stop
     static constexpr uint64_t kTakeNs = 60 * kSecond;   ///< and then to have kept all rows
-    /// A disk of which nothing was heard for so long hangs: no number, no chunk of any server. Moves and
-    /// joins do not wait for it any longer, and for as long the next one does not begin by itself. One that
-    /// somebody asks for fails at once while it hangs (DiskQueue::kHangNs).
+    /// A disk hangs that has done nothing for so long on the way to a number, or of which no server has
+    /// told a chunk. Moves and joins do not wait for it any longer, and for as long the next one does not
+    /// begin by itself. One that somebody asks for fails at once while it hangs (DiskQueue::kHangNs).
     static constexpr uint64_t kDiskNs = 60 * kSecond;
-    /// The same for a manifest: only who asked waits.
+    /// The same on the way to a manifest: only who asked waits.
     static constexpr uint64_t kManifestNs = 600 * kSecond;
     /// After one that failed, the next one that nobody asks for waits so long: because of the disk, or
     /// because of servers that came, left or died. One that was due is tried again then.
@@ -141,7 +141,7 @@ public:
 
     /// The manager's own work there, of which no message says that it is done.
     [[nodiscard]] bool waits_for_disk() const noexcept {
-        return phase_ == Phase::kNumbering || phase_ == Phase::kWriting;
+        return phase_ == Phase::kNumbering || phase_ == Phase::kWriting || is_pruning_;
     }
 
     /// There is nothing to write yet. Returns whether the one that is due waits until it is due again: not
@@ -195,6 +195,7 @@ private:
     void order_to_take();
     void write_manifest();
     void remove_old_ones();
+    void ended_on_disk(const DiskAnswer& answer);
     void complete();
     void note_end(std::string failure);
     [[nodiscard]] bool goes_on_here() const noexcept;
@@ -208,6 +209,7 @@ private:
     Outbox& outbox_;
     const Clock& clock_;
     Phase phase_ = Phase::kIdle;
+    bool is_pruning_ = false;  ///< kIdle: old ones are being removed
     uint64_t entered_ns_ = 0;  ///< the phase
     uint64_t heard_ns_ = 0;    ///< in this phase: the last report of a shard
     uint64_t begun_ns_ = 0;    ///< the last one, or the job

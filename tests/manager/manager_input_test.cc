@@ -150,7 +150,7 @@ TEST_SUITE("manager_input") {
         AgreedDisk leads(queue);
         AgreedDisk follows(nullptr);
         for (AgreedDisk* const disk : {&leads, &follows})
-            disk->start([](checkpoint::Disk&) { return DiskAnswer{.number = 4}; });
+            disk->start([](checkpoint::Disk&) { return DiskAnswer{.number = 4}; }, kSecond);
         CHECK(follows.is_busy());
         CHECK_FALSE(leads.lead().has_value());
         leads.change_leader();
@@ -164,7 +164,7 @@ TEST_SUITE("manager_input") {
             CHECK_FALSE(disk->is_busy());
         }
         for (AgreedDisk* const disk : {&leads, &follows})
-            disk->start([](checkpoint::Disk&) { return DiskAnswer{.number = 5}; });
+            disk->start([](checkpoint::Disk&) { return DiskAnswer{.number = 5}; }, kSecond);
         for (AgreedDisk* const disk : {&leads, &follows}) {
             disk->answered(1, {.number = 4});  // not that one
             CHECK_FALSE(disk->take().has_value());

@@ -27,8 +27,9 @@ public:
     virtual ~ManagerDisk() = default;
 
     /// Nobody waits any more for what was started before.
-    virtual void start(Work work) = 0;
-    /// How it ended, once it has.
+    virtual void start(Work work, uint64_t hang_ns) = 0;
+    /// How it ended, once it has; Errc::kDeadline if the disk has done nothing at all for `hang_ns`: it may
+    /// still do it.
     [[nodiscard]] virtual std::optional<DiskAnswer> take() = 0;
 };
 
@@ -38,25 +39,35 @@ public:
     explicit OwnDisk(std::shared_ptr<checkpoint::DiskQueue> queue) : queue_(std::move(queue)) {}
 
     /// While the disk hangs, it is not asked for more.
-    void start(Work work) override {
+    void start(Work work, uint64_t hang_ns) override {
         const Status moves = queue_->check_moves();
+        hang_ns_ = hang_ns;
         if (moves) {
             answer_ = queue_->add(std::move(work));
             return;
         }
         std::promise<DiskAnswer> failed;
         answer_ = failed.get_future();
-        failed.set_value({.status = moves.code(), .why = moves.error().message()});
+        failed.set_value(hangs(moves.error()));
     }
 
     [[nodiscard]] std::optional<DiskAnswer> take() override {
-        if (!answer_.valid() || !checkpoint::is_done(answer_)) return std::nullopt;
-        return answer_.get();
+        if (!answer_.valid()) return std::nullopt;
+        if (checkpoint::is_done(answer_)) return answer_.get();
+        const Status moves = queue_->check_moves(hang_ns_);
+        if (moves) return std::nullopt;
+        answer_ = {};
+        return hangs(moves.error());
     }
 
 private:
+    [[nodiscard]] static DiskAnswer hangs(const Error& why) {
+        return {.status = why.code(), .why = why.message()};
+    }
+
     std::shared_ptr<checkpoint::DiskQueue> queue_;
     std::future<DiskAnswer> answer_;
+    uint64_t hang_ns_ = 0;
 };
 
 /// That of one of several managers. All of them start the same; the one that leads does it, and all learn how
@@ -65,9 +76,10 @@ class AgreedDisk final : public ManagerDisk {
 public:
     explicit AgreedDisk(std::shared_ptr<checkpoint::DiskQueue> queue) : own_(std::move(queue)) {}
 
-    void start(Work work) override {
+    void start(Work work, uint64_t hang_ns) override {
         ++started_;
         work_ = std::move(work);
+        hang_ns_ = hang_ns;
         answer_.reset();
     }
 
@@ -95,7 +107,7 @@ public:
     [[nodiscard]] std::optional<std::pair<uint64_t, DiskAnswer>> lead() {
         if (work_ != nullptr) {
             begun_ = started_;
-            own_.start(std::exchange(work_, nullptr));
+            own_.start(std::exchange(work_, nullptr), hang_ns_);
         }
         std::optional<DiskAnswer> answer = own_.take();
         if (!answer) return std::nullopt;
@@ -105,6 +117,7 @@ public:
 private:
     OwnDisk own_;
     Work work_;
+    uint64_t hang_ns_ = 0;
     uint64_t started_ = 0;  ///< number of the last one
     uint64_t answered_ = 0;
     uint64_t begun_ = 0;  ///< number of the last one that this manager does itself
