@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/node/outbox.h"
 
+#include <algorithm>
 #include <array>
 
 #include "lib/base/log.h"
@@ -14,10 +15,10 @@ void Outbox::send(transport::ConnectionId connection, wire::FrameHeader& header,
     const std::array parts{head, body};
     const bool first = queues_.empty() || !queues_.contains(connection);
     if (first && post(connection, parts)) return;
-    Message message(head.begin(), head.end());
-    message.insert(message.end(), body.begin(), body.end());
+    Message message{++waited_count_, {head.begin(), head.end()}};
+    message.bytes.insert(message.bytes.end(), body.begin(), body.end());
     Queue& queue = queues_[connection];
-    queue.bytes += sizeof(Message) + message.size();
+    queue.bytes += sizeof(Message) + message.bytes.size();
     queue.messages.push_back(std::move(message));
     if (queue.bytes <= waiting_bytes_max_) return;
     log(LogLevel::kWarning,
@@ -51,7 +52,7 @@ size_t Outbox::flush() {
     for (auto at = queues_.begin(); at != queues_.end();) {
         auto& [messages, bytes] = at->second;
         while (!messages.empty()) {
-            const std::span<const std::byte> part = messages.front();
+            const std::span<const std::byte> part = messages.front().bytes;
             if (!post(at->first, std::span(&part, 1))) break;
             bytes -= sizeof(Message) + part.size();
             messages.pop_front();
@@ -60,6 +61,11 @@ size_t Outbox::flush() {
         at = messages.empty() ? queues_.erase(at) : std::next(at);
     }
     return sent;
+}
+
+bool Outbox::has_sent(uint64_t number) const noexcept {
+    return std::ranges::all_of(
+        queues_, [&](const auto& entry) { return entry.second.messages.front().number > number; });
 }
 
 void Outbox::forget(transport::ConnectionId connection) {

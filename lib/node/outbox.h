@@ -6,6 +6,7 @@
 /// would make it grow without end: its connection is closed.
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <unordered_map>
@@ -49,8 +50,17 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }
 
+    /// How many frames have had to wait; the number of the last one that has.
+    [[nodiscard]] uint64_t waited_count() const noexcept { return waited_count_; }
+
+    /// Whether none of the frames up to that number waits any more.
+    [[nodiscard]] bool has_sent(uint64_t number) const noexcept;
+
 private:
-    using Message = std::vector<std::byte>;
+    struct Message {
+        uint64_t number = 0;
+        std::vector<std::byte> bytes;
+    };
 
     struct Queue {
         std::deque<Message> messages;
@@ -63,6 +73,7 @@ private:
 
     transport::Endpoint& endpoint_;
     size_t waiting_bytes_max_;
+    uint64_t waited_count_ = 0;
     std::unordered_map<transport::ConnectionId, Queue> queues_;
 };
 

@@ -390,7 +390,8 @@ private:
     /// The manager is to hear that the table is dropped once the answers to pushes before have left.
     struct UnconfirmedDrop {
         uint32_t table;
-        uint64_t state;  ///< of streams_
+        uint64_t state;                  ///< of streams_
+        std::optional<uint64_t> behind;  ///< frames of the outbox; none: the state is not confirmed
     };
 
     std::vector<UnconfirmedDrop> unconfirmed_drops_;

@@ -100,18 +100,21 @@ void Shard::drop_table(uint64_t number) {
         drop_waiting(*tables_[table]);
         to_drop_.push_back(table);
     }
-    unconfirmed_drops_.push_back({table, streams_.state()});
+    unconfirmed_drops_.push_back({table, streams_.state(), std::nullopt});
     if (!holds_answers_) confirm_drops(streams_.state());
     look_at_moves();
 }
 
 /// The manager's answer to the worker that dropped a table promises that no push to it is acknowledged any
-/// more: what is to be answered for those before goes first.
+/// more: what is to be answered for those before goes first, also to workers whose connections take little.
 ///
-/// `confirmed`: the changes whose answers have left
+/// `confirmed`: the changes whose answers have left, or wait in the outbox
 void Shard::confirm_drops(uint64_t confirmed) {
+    for (UnconfirmedDrop& drop : unconfirmed_drops_) {
+        if (drop.state <= confirmed && !drop.behind) drop.behind = outbox_.waited_count();
+    }
     std::erase_if(unconfirmed_drops_, [&](const UnconfirmedDrop& drop) {
-        if (drop.state > confirmed) return false;
+        if (!drop.behind || !outbox_.has_sent(*drop.behind)) return false;
         wire::FrameHeader header = wire::header_of(wire::Kind::kDropTable);
         header.first = drop.table;
         to_manager_.send(header);

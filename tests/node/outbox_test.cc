@@ -148,6 +148,26 @@ TEST_SUITE("outbox") {
         CHECK(world.closed.empty());
     }
 
+    TEST_CASE("it knows whether all frames up to one have left, of all connections") {
+        OutboxWorld world;
+        Outbox outbox(*world.endpoint);
+        CHECK(outbox.has_sent(outbox.waited_count()));
+        for (uint64_t i = 0; i < 2 * OutboxWorld::kInFlight; ++i)
+            outbox.send(world.connections[i % 2], reply(i));
+        CHECK(outbox.waited_count() == 0);
+        outbox.send(world.connections[0], reply(100));
+        outbox.send(world.connections[1], reply(101));
+        const uint64_t both = outbox.waited_count();
+        CHECK_FALSE(outbox.has_sent(both));
+        for (int i = 0; i < 3000 && !outbox.has_sent(both - 1); ++i)
+            (void)world.take(0, &outbox, 1);
+        CHECK(outbox.has_sent(both - 1));
+        CHECK_FALSE(outbox.has_sent(both));
+        outbox.send(world.connections[1], reply(102));
+        outbox.forget(world.connections[1]);
+        CHECK(outbox.has_sent(outbox.waited_count()));
+    }
+
     TEST_CASE("a frame that is too long is said to be, and others go on") {
         OutboxWorld world;
         Outbox outbox(*world.endpoint);
