@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <unordered_map>
@@ -24,7 +25,8 @@ struct LendingOptions {
 };
 
 /// What a connection that has ended had lent, its reader may still take: it is set aside until the reader has
-/// no way to it any more. Where nobody knows when that is, it stays there.
+/// no way to it any more, or takes nothing from there: it was heard of on a later connection of the stream, or
+/// is in no view, so that nobody uses what it takes.
 ///
 /// Thread: the shard's
 class Lender {
@@ -41,20 +43,34 @@ public:
     /// Nobody reads it any more.
     void put(Block block) noexcept { spares_->put(std::move(block)); }
 
-    /// The other end of the connection may read it until take_back().
-    void set_aside(transport::ConnectionId connection, std::vector<Block> lent) {
-        std::vector<Block>& all = aside_[connection];
-        std::ranges::move(lent, std::back_inserter(all));
+    /// The other end of the connection, shard `reader`, may read it until it is taken back.
+    void set_aside(transport::ConnectionId connection, uint32_t reader, std::vector<Block> lent) {
+        Aside& aside = aside_[connection];
+        aside.reader = reader;
+        std::ranges::move(lent, std::back_inserter(aside.blocks));
     }
 
     void take_back(transport::ConnectionId connection) { aside_.erase(connection); }
 
+    /// From all readers for which `is_over(reader)`.
+    template <class IsOver>
+    void take_back_if(IsOver&& is_over) {
+        if (aside_.empty()) [[likely]]
+            return;
+        std::erase_if(aside_, [&](const auto& entry) { return is_over(entry.second.reader); });
+    }
+
 private:
     static constexpr size_t kSpareBytesMax = size_t{16} << 20;
 
+    struct Aside {
+        uint32_t reader = 0;
+        std::vector<Block> blocks;
+    };
+
     size_t bytes_min_;
     std::optional<SpareBlocks> spares_;
-    std::unordered_map<transport::ConnectionId, std::vector<Block>> aside_;
+    std::unordered_map<transport::ConnectionId, Aside> aside_;
 };
 
 }  // namespace weir

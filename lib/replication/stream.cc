@@ -232,7 +232,7 @@ void Stream::set_lent_aside() {
         lent.push_back(take_lent(queue_.front()));
         queue_bytes_ += queue_.front().size();
     }
-    if (!lent.empty()) lender_.set_aside(*connection_, std::move(lent));
+    if (!lent.empty()) lender_.set_aside(*connection_, ends_.learner, std::move(lent));
 }
 
 void Stream::forget_lists() {
@@ -438,6 +438,8 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
     if (state_ != State::kOpen || header.first < applied_ || taken < taken_ || taken > whole)
         return "an answer to a record that was not sent";
     ++heard_;
+    // It has accepted this connection, and reads nothing over those before.
+    lender_.take_back_if([&](uint32_t reader) { return reader == ends_.learner; });
     pause_ns_ = 0;
     is_out_ = false;
     for (const Sent& sent : unapplied_) {

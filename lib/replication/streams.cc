@@ -95,6 +95,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         stream->carry(segments, view.epoch());
         take_over(*stream);
     }
+    lender_.take_back_if([&](uint32_t reader) { return view.shard(reader) == nullptr; });
     touched_.clear();
     forget_lists();       // they name streams
     positions_seen_ = 0;  // other streams may have generations of the same sum

@@ -137,6 +137,21 @@ public:
         take_view();
     }
 
+    /// A later view, in which shard 1 is no more.
+    void remove_learner() {
+        ++data.epoch;
+        std::erase_if(data.shards, [](const ViewShard& shard) { return shard.number == 1; });
+        std::erase_if(data.servers, [](const ViewServer& server) { return server.number == 1; });
+        for (ViewSegment& segment : data.segments) {
+            segment.primary = 0;
+            segment.learner = {};
+        }
+        for (ViewShard& shard : data.shards)
+            shard.since = data.epoch;
+        view = std::move(View::make(data)).value();
+        streams.take_view(view, 0);
+    }
+
     void take_view() {
         view = std::move(View::make(data)).value();
         streams.take_view(view, 0);

@@ -76,6 +76,35 @@ TEST_SUITE("lending") {
         }
     }
 
+    TEST_CASE("what is in doubt comes back when its reader is heard again, or is in no view") {
+        for (const bool is_removed : {false, true}) {
+            CAPTURE(is_removed);
+            LendingPair pair;
+            pair.push_extent(0);
+            (void)pair.run_until([] { return false; }, 50);
+            const size_t before = pair.lent.bytes_in_use();
+            pair.is_learner_stopped = true;
+            for (size_t i = 0; i < 4; ++i)
+                pair.push_extent(0);
+            (void)pair.run_until([] { return false; }, 50);
+            const size_t lent = pair.lent.bytes_in_use();
+            CHECK(lent > before);
+            pair.is_in_doubt = true;
+            pair.break_stream();
+            (void)pair.run_until([] { return false; }, 50);
+            CHECK(pair.lent.bytes_in_use() >= lent);  // it may have stopped for a while only
+            if (is_removed) {
+                pair.remove_learner();
+            } else {
+                pair.is_learner_stopped = false;
+                (void)pair.run_until([] { return false; }, 3000);
+                pair.check_equal();
+                CHECK(pair.wrong == "");
+            }
+            CHECK(pair.lent.bytes_in_use() <= before);
+        }
+    }
+
     TEST_CASE("rows that were lent are lent again over another connection, or sent") {
         LendingPair pair;
         pair.is_learner_stopped = true;
