@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0// weir bench push, pull and mixed: dense tables, registered buffers, one size after the other.
+// SPDX-License-Identifier: Apache-2.0
+// weir bench push, pull and mixed: dense tables, registered buffers, one size after the other.
 #include <algorithm>
 #include <array>
 #include <atomic>

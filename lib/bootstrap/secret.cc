@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0#include "lib/bootstrap/secret.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/bootstrap/secret.h"
 
 #include <cerrno>
 
@@ -7,6 +8,8 @@
 #include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "lib/base/descriptor.h"
 
 namespace weir {
 namespace {
