@@ -118,10 +118,13 @@ std::optional<uint64_t> Task::iteration_shown() const noexcept {
 /// Polls the client until the call has ended; its other calls progress too.
 void Task::finish() noexcept {
     ClientCore& core = state_->core();
-    const bool is_in_handler = core.is_in_handler();
-    if (!is_in_handler) state_->wait_until([&] { return core.done(call_); });
-    if (core.done(call_)) core.lose_outcome(call_);
-    is_in_handler ? state_->free_memory(call_) : void(core.take(call_));
+    if (core.is_in_handler()) {
+        state_->free_memory(call_);
+    } else {
+        state_->wait_until([&] { return core.done(call_); });
+        core.lose_outcome(call_);
+        (void)core.take(call_);
+    }
     state_.reset();
 }
 
@@ -135,10 +138,12 @@ Tasks& Tasks::operator=(Tasks&& other) noexcept {
     return *this;
 }
 
-/// Takes the outcome of a task that has ended; the first error counts, and is not lost.
-void Tasks::keep_error(Task& ended) {
-    const std::shared_ptr<ClientState> state = ended.state_;
-    Status outcome = ended.wait();
+/// Takes the outcome of a task once it has ended. The first error is told by wait(), any other one is lost.
+void Tasks::keep_error(Task& task) {
+    const std::shared_ptr<ClientState> state = task.state_;
+    if (state != nullptr) state->wait_until([&] { return task.has_ended(); });
+    if (state != nullptr && !first_error_) state->core().lose_outcome(task.call_);
+    Status outcome = task.take();
     if (outcome || !first_error_) return;
     first_error_ = std::move(outcome);
     failed_in_ = state;

@@ -181,14 +181,14 @@ public:
     /// Later calls return it again, until wait() has returned it.
     Status wait_for_room(size_t count);
     /// Waits for all tasks. Returns the first error of the tasks that were added since the last
-    /// wait().
+    /// wait(); further ones are logged and counted as those of a Task that nobody has asked.
     Status wait();
 
 private:
     /// Waits for the oldest task and removes it.
     /// Errors: kInvalidArgument in a handler, if it has not ended
     [[nodiscard]] Status finish_one();
-    void keep_error(Task& ended);
+    void keep_error(Task& task);
     void lose_error() noexcept;
 
     std::deque<Task> under_way_;
@@ -246,7 +246,7 @@ struct ClientStats {
     uint64_t pushes = 0;
     uint64_t pulls = 0;
     uint64_t errors_lost =
-        0;  ///< of Tasks that were destroyed without wait(): nobody has seen them
+        0;  ///< of Tasks destroyed without wait(), and behind the first one of a `Tasks`
     uint64_t servers_bytes_sent = 0;      ///< in messages, and values written to workers' memory
     uint64_t servers_bytes_received = 0;  ///< in messages, and keys and values read from there
     uint64_t servers_bytes_copied = 0;

@@ -317,8 +317,8 @@ void ClientCore::lose_error(const Error& error) {
     if (told_losses_.size() == kToldMax || !told_losses_.insert(which).second) return;
     log(LogLevel::kWarning,
         "{}: {}; nobody has asked for this error (a Task was destroyed without wait(), or Tasks "
-        "with "
-        "an error): it may have lost values. Further ones like it are only counted "
+        "with an error, or it is not the first error of a Tasks): it may have lost values. Further "
+        "ones like it are only counted "
         "(ClientStats::errors_lost)",
         name(), text);
 }

@@ -245,8 +245,8 @@ public:
     /// Of a call that names none.
     [[nodiscard]] uint64_t default_deadline_ns() const noexcept { return options_.deadline_ns; }
 
-    /// A call that has not started ends with kCancelled.
-    void cancel_waiting(CallId call);
+    /// A call that has not started ends with kCancelled. Returns whether it was one.
+    bool cancel_waiting(CallId call);
 
     /// Handlers that have not run will not run.
     void drop_handlers() { tasks_.drop_handlers(); }

@@ -101,8 +101,9 @@ public:
     /// In a handler: waits until nothing uses the memory of the call. If it has not started, it
     /// never will.
     void free_memory(ClientCore::CallId call) {
-        core_->cancel_waiting(call);
+        const bool is_cancelled = core_->cancel_waiting(call);
         wait_until([&] { return core_->is_memory_free(call); });
+        if (!is_cancelled) core_->lose_outcome(call);
         core_->drop(call);
     }
 

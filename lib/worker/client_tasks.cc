@@ -146,10 +146,11 @@ Status ClientCore::on_finished(CallId id, CallTasks::Handler handler) {
     return {};
 }
 
-void ClientCore::cancel_waiting(CallId id) {
+bool ClientCore::cancel_waiting(CallId id) {
     const Call* const call = calls_.find(id);
-    if (call == nullptr) return;
-    tasks_.cancel(*call, Error(Errc::kCancelled,
+    if (call == nullptr) return false;
+    return tasks_.cancel(*call,
+                         Error(Errc::kCancelled,
                                fmt::format("task {} of client {} was destroyed in a handler before "
                                            "it had started",
                                            call->task, options_.worker)));

@@ -360,11 +360,46 @@ TEST_SUITE("tasks") {
             CHECK_FALSE(tasks.wait_for_room(1));
         }
         CHECK(lost() == 8);
+        {
+            Tasks tasks;
+            for (int i = 0; i < 3; ++i)
+                tasks.add(table.push(unsorted, two));
+            CHECK(tasks.reap() == 3);
+            CHECK(lost() == 10);  // it tells the first one
+            tasks.add(table.push(unsorted, two));
+            CHECK(tasks.wait().code() == Errc::kInvalidArgument);
+            CHECK(lost() == 11);
+        }
+        CHECK(lost() == 11);
         CHECK(client->worker_count_at_start() == 1);
         CHECK(client->leave());
         const Task after = table.pull(unsorted, two);  // whoever asks for anything hears that
         CHECK(job->serve());
         CHECK(log.count("failed: ") == 2);
+    }
+
+    TEST_CASE("an error of a call whose Task is destroyed in a handler is logged and counted") {
+        const testing::LogLines log;
+        const auto job = start_job(1, 1, 2);
+        job->run_workers([&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto table = std::move(client.create_table<double>("numbers", {})).value();
+            const std::vector<uint64_t> key{5};
+            std::vector<double> one{1};
+            if (i == 0) {
+                // It waits for the part of the other worker, which does not come.
+                auto late = std::make_unique<Task>(table.push(
+                    key, one, {.iteration = 1, .deadline = std::chrono::milliseconds(200)}));
+                Task first = table.pull(key, one);
+                REQUIRE(first.then([&](const Status&) { late.reset(); }));
+                CHECK(first.wait());
+                CHECK(late == nullptr);
+                CHECK(std::move(client.stats()).value().errors_lost == 1);
+            }
+            CHECK(client.barrier());
+            CHECK(client.leave());
+        });
+        CHECK(log.count("a push to table 'numbers' failed: ") == 1);
     }
 
     TEST_CASE("a client that is destroyed ends the calls that wait") {

@@ -88,11 +88,12 @@ void CallTasks::on_finished(CallId id, Call& call, Handler handler) {
     call.has_handler = true;
 }
 
-void CallTasks::cancel(const Call& call, const Error& why) {
+bool CallTasks::cancel(const Call& call, const Error& why) {
     const Task* const task = call.task == 0 ? nullptr : find(call.task);
-    if (task == nullptr || task->waiting == nullptr) return;
+    if (task == nullptr || task->waiting == nullptr) return false;
     calls_.find(task->call)->fail(why);
     advance();
+    return true;
 }
 
 void CallTasks::cancel_waiting(const Error& why) {

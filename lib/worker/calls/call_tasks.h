@@ -70,7 +70,7 @@ public:
     /// after them.
     void on_finished(CallId id, Call& call, Handler handler);
     /// Ends a call that has not started, if it has not.
-    void cancel(const Call& call, const Error& why);
+    bool cancel(const Call& call, const Error& why);
     void cancel_waiting(const Error& why);
     /// Ends the waiting calls whose deadline has come, and returns the next one.
     [[nodiscard]] uint64_t expire(uint64_t now_ns);
