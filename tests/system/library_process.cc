@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// A process that embeds the library, as the tests of its edges want it: it sets nothing up for Weir,
-/// starts two jobs one after the other, and says on its standard output that each of them worked.
+/// starts two jobs one after the other, and says on its standard output that each of them worked. With
+/// `tables COUNT`, one job on four shards makes that many sparse tables of three keys instead.
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "lib/weir.h"
 
@@ -24,20 +30,48 @@ weir::Status count(weir::Client& client) {
     return values[3] == 4 ? weir::Status() : weir::Error(weir::Errc::kProtocol, "another sum");
 }
 
-weir::Status run_job() {
-    auto job = weir::Job::start(weir::JobOptions{.servers = 1, .workers = 1});
+weir::Status fill_tables(weir::Client& client, uint64_t count) {
+    std::vector<weir::Table<double>> tables;
+    const std::array<uint64_t, 3> keys{1, uint64_t{1} << 40, ~uint64_t{0}};
+    const std::array<double, 3> values{1, 2, 3};
+    for (uint64_t i = 0; i < count; ++i) {
+        auto table = client.create_table<double>("table " + std::to_string(i), {});
+        if (!table) return std::move(table).error();
+        if (auto done = table->push(keys, values, {}).wait(); !done) return done;
+        tables.push_back(*std::move(table));
+    }
+    for (weir::Table<double>& table : tables) {
+        std::array<double, 3> got{};
+        if (auto done = table.pull(keys, got, {}).wait(); !done) return done;
+        if (got != values) return weir::Error(weir::Errc::kProtocol, "other values");
+    }
+    return {};
+}
+
+template <class Use>
+weir::Status run_job(uint32_t shards, Use&& use) {
+    weir::JobOptions options{.servers = 1, .workers = 1};
+    options.shards_per_server = shards;
+    auto job = weir::Job::start(options);
     if (!job) return std::move(job).error();
     auto client = (*job)->make_client(0);
     if (!client) return std::move(client).error();
-    const weir::Status counted = count(*client);
-    return counted ? client->leave() : counted;
+    const weir::Status used = use(*client);
+    return used ? client->leave() : used;
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+    if (argc == 3 && std::string_view(argv[1]) == "tables") {
+        const uint64_t tables = std::strtoull(argv[2], nullptr, 10);
+        const weir::Status done =
+            run_job(4, [&](weir::Client& client) { return fill_tables(client, tables); });
+        std::printf("%s\n", done ? "ok" : done.error().message().c_str());
+        return done ? 0 : 1;
+    }
     for (int job = 1; job <= 2; ++job) {
-        const weir::Status done = run_job();
+        const weir::Status done = run_job(1, count);
         std::printf("job %d: %s\n", job, done ? "ok" : done.error().message().c_str());
         if (!done) return 1;
     }
