@@ -184,9 +184,9 @@ void Stream::add(RecordMessage& record, bool has_more) {
         RecordMessage part = record.rows_from(row, std::min(step, record.row_count - row));
         add_whole(part, has_more || !is_end);
     }
-    record.is_range = false;
+    record.is_range = record.is_known = false;
     record.row_count = 0;
-    record.first_key = 0;
+    record.first_key = record.list = 0;
     record.keys = record.values = record.state = {};
     if (record.has_tail()) add_whole(record, has_more);
 }

@@ -531,6 +531,7 @@ private:
         if (const auto progress = follower->take_progress()) {
             wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
             header.first = progress->applied;
+            header.request = progress->taken;
             header.status = follower->refusal();
             if (header.status != Errc::kOk) refusal = header.status;
             outbox_.send(connection, header);

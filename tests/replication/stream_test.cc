@@ -281,6 +281,23 @@ TEST_SUITE("stream") {
         CHECK(pair.streams.is_counted());
     }
 
+    TEST_CASE("a sum that makes several records may come again and again") {
+        StreamPair pair(1);
+        pair.chunk_bytes = size_t{256} << 10;
+        pair.make_table(dense_table("big", 2'400'000));
+        pair.name_backup(pair.segments_of_primary());
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        std::vector<uint64_t> keys = pair.keys_of_primary(0);
+        std::erase_if(keys, [](uint64_t key) { return key % 2 == 0; });  // they are no range
+        REQUIRE(keys.size() * (sizeof(uint64_t) + sizeof(float)) > RecordMessage::kCutBytes);
+        for (int time = 0; time < 3; ++time) {
+            pair.close_iteration_of(0, keys);
+            (void)pair.run_until([] { return false; }, 50);
+            REQUIRE(pair.wrong == "");
+            pair.check_equal();
+        }
+    }
+
     TEST_CASE("a learner without memory says so, and is asked again later") {
         StreamPair pair(1, size_t{1} << 20);
         pair.make_table(dense_table("big", 100'000));
