@@ -85,16 +85,27 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
 
 std::string_view Follower::go_on() {
     while (!waiting_.empty() && refusal_ == Errc::kOk) {
-        std::vector<std::byte>& first = waiting_.front();
-        const size_t bytes = first.size();
-        const Outcome outcome = take(*RecordMessage::decode(first), &first);
+        const Outcome outcome = take_waiting(kStepBytes);
         if (outcome == Outcome::kWait) return {};
-        waiting_bytes_ -= bytes;
-        spare_.give(std::move(first));
-        waiting_.pop_front();
         if (const std::string_view wrong = judge(outcome); !wrong.empty()) return wrong;
     }
     return {};
+}
+
+/// `bytes_max`: as of take().
+Follower::Outcome Follower::take_waiting(size_t bytes_max) {
+    std::vector<std::byte>& first = waiting_.front();
+    const size_t bytes = first.size();
+    const Outcome outcome = take(*RecordMessage::decode(first), &first, bytes_max);
+    if (outcome == Outcome::kWait) return outcome;
+    waiting_bytes_ -= bytes;
+    spare_.give(std::move(first));
+    waiting_.pop_front();
+    return outcome;
+}
+
+void Follower::finish_change() {
+    if (applied_parts_ > 0) (void)judge(take_waiting(~size_t{0}));
 }
 
 std::string_view Follower::judge(Outcome outcome) {
@@ -106,6 +117,7 @@ std::string_view Follower::judge(Outcome outcome) {
         }
     }
     if (outcome == Outcome::kRefused) waiting_.clear();
+    applied_parts_ = 0;
     return outcome == Outcome::kMalformed ? wrong_ : std::string_view();
 }
 
@@ -133,6 +145,7 @@ bool Follower::go_on_behind(uint64_t index, uint64_t number) {
     waiting_.clear();
     waiting_bytes_ = 0;
     change_.clear();
+    applied_parts_ = 0;
     change_bytes_ = 0;
     refusal_ = Errc::kOk;
     has_told_refusal_ = false;
@@ -140,8 +153,10 @@ bool Follower::go_on_behind(uint64_t index, uint64_t number) {
 }
 
 /// A whole record comes: it is applied, or kept until its change is whole. `memory`: that of its bytes,
-/// which it may keep; null: its spans point to where nobody may keep anything.
-Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::byte>* memory) {
+/// which it may keep; null: its spans point to where nobody may keep anything. `bytes_max`: of records that
+/// were kept, when there are more, the rest is applied when it is called again.
+Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::byte>* memory,
+                                 size_t bytes_max) {
     if (taken_ < applied_) return Outcome::kApplied;  // on an earlier connection
     if (record.has_more) {
         change_.push_back(memory != nullptr ? std::move(*memory) : record.encode(spare_.take()));
@@ -152,7 +167,10 @@ Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::b
     }
     wrong_ = "a malformed record";
     // All records of a change are of one table: only the first one can have to wait.
-    for (const std::vector<std::byte>& part : change_) {
+    for (size_t bytes = 0; applied_parts_ < change_.size(); ++applied_parts_) {
+        if (bytes >= bytes_max) return Outcome::kWait;
+        const std::vector<std::byte>& part = change_[applied_parts_];
+        bytes += part.size();
         const Outcome outcome = apply(*RecordMessage::decode(part));
         if (outcome != Outcome::kApplied) return outcome;
     }

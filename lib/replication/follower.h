@@ -33,8 +33,9 @@ namespace weir {
 /// learner or a backup of the sender, in segments that a kBegin or kTakeOver has named. For other
 /// segments the sender may have an older view: what comes for them is left out.
 ///
-/// The records of one change are applied when the last of them is here. What has been applied is what
-/// the sender may promise; so what is not applied when the sender dies was promised to nobody.
+/// The records of one change are applied when the last of them is here; those of a long one in steps.
+/// What has been applied is what the sender may promise; so what is not applied when the sender dies was
+/// promised to nobody.
 ///
 /// What was learned stays when the connection ends: the view that makes this shard its primary may
 /// be on its way. It is dropped when a kBegin comes for it again, or a view does not name it. A
@@ -47,6 +48,9 @@ public:
     static constexpr size_t kWaitingBytesMax = Stream::kWindowBytes + (size_t{1} << 20);
 
     static constexpr size_t kSegmentsMax = size_t{1} << 16;  ///< of one connection
+
+    /// What it applies of a change in one go, and one record more.
+    static constexpr size_t kStepBytes = size_t{1} << 20;
 
     /// Of lists that it knows by number; the sender remembers less.
     static constexpr size_t kListBytesMax = size_t{64} << 20;
@@ -97,11 +101,15 @@ public:
     /// Applies what waits, as far as it can. Returns what is wrong with it.
     [[nodiscard]] std::string_view go_on();
 
+    /// Applies the rest of a change of which it has applied some: before this shard can become the primary
+    /// of what that changes, and before a connection ends by which it would come again.
+    void finish_change();
+
     /// Whether the last record that it took was more than rows: somebody waits for it.
     [[nodiscard]] bool has_taken_push() const noexcept { return has_taken_push_; }
 
-    /// It makes room for a segment, a bounded part in each go_on().
-    [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_; }
+    /// It makes room for a segment, or applies a long change, a bounded part in each go_on().
+    [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_ || applied_parts_ > 0; }
 
     /// How far it is, if there is news since the last call.
     [[nodiscard]] std::optional<Progress> take_progress();
@@ -145,7 +153,9 @@ private:
 
     [[nodiscard]] std::string_view take_whole(std::span<const std::byte> bytes,
                                               std::vector<std::byte>* memory, Source source);
-    [[nodiscard]] Outcome take(const RecordMessage& record, std::vector<std::byte>* memory);
+    [[nodiscard]] Outcome take(const RecordMessage& record, std::vector<std::byte>* memory,
+                               size_t bytes_max = kStepBytes);
+    [[nodiscard]] Outcome take_waiting(size_t bytes_max);
     void note_change(const RecordMessage& last);
     [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);
@@ -192,7 +202,8 @@ private:
     uint64_t taken_ = 0;
     Progress told_;
     uint64_t next_sign_ns_ = 0;
-    std::vector<std::vector<std::byte>> change_;  ///< records of one that is not whole
+    std::vector<std::vector<std::byte>> change_;  ///< records of one, but for its last
+    size_t applied_parts_ = 0;  ///< of these: then its last one is the first that waits
     size_t change_bytes_ = 0;
     size_t change_bytes_max_;
     TouchedLog touched_;

@@ -47,6 +47,8 @@ Replication::MayChange Replication::may_change(uint32_t table, const ListId& kno
 // Views.
 
 void Replication::cut_off_the_gone(const View& next) {
+    for (const auto& [connection, follower] : followers_)
+        follower->finish_change();
     const auto is_gone = [&](uint32_t shard) {
         return shard < next.data().next_shard && next.shard(shard) == nullptr;
     };
@@ -287,6 +289,7 @@ bool Replication::closed(ConnectionId connection, bool memory_in_doubt) {
     auto follower = followers_.extract(connection);
     const bool was_theirs = !follower.empty();
     if (was_theirs && follower.mapped()->stream() != 0) {
+        follower.mapped()->finish_change();
         const uint32_t primary = follower.mapped()->primary();
         // No more than there may be honest ones: each keeps what waits.
         if (detached_.contains(primary) || detached_.size() <= view_.shards().size())

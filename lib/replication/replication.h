@@ -122,7 +122,8 @@ public:
 
     /// Closes the streams of shards that are in the next view no more, before anything is done by it: what
     /// a dead primary has sent and nobody has applied was promised to nobody, and must not arrive when
-    /// another one serves.
+    /// another one serves. A change that is being applied is finished, so that nobody becomes primary with
+    /// half of one.
     void cut_off_the_gone(const View& next);
     /// Takes the roles that the next view gives to this shard.
     /// Errors: Errc::kProtocol as Holdings::set_primary()

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -191,6 +194,55 @@ TEST_SUITE("large tables") {
             cluster.run_idle(20);
             check_copies_of_large(cluster);
         }
+    }
+
+    TEST_CASE("a copy that takes over while it applies a long change has all of it, once") {
+        SimShape shape = shape_with_limit(3, 1);
+        shape.change_bytes_max = Streams::kChangeBytesMax;
+        SimCluster cluster(1, shape, {.maps_memory = true});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, large_table(Layout::kDense));
+        REQUIRE(table.has_value());
+        const View view = cluster.manager->view();
+        const auto value_at = [&](const Shard& shard, uint64_t key) {
+            float value = 0;
+            const auto row = shard.tables()[0]->rows->values({key, key + 1});
+            REQUIRE(row.has_value());
+            std::memcpy(&value, row->data(), sizeof value);
+            return value;
+        };
+        // The primary of which another shard has a part of the iteration.
+        const auto torn = [&]() -> std::optional<uint32_t> {
+            const PositionMap& map = table->positions;
+            for (uint32_t backup = 0; backup < 3; ++backup) {
+                std::map<uint32_t, std::set<float>> seen;
+                for (size_t i = 0; i < view.segments().size(); ++i) {
+                    const ViewSegment& segment = view.segments()[i];
+                    if (segment.backups[0] != backup) continue;
+                    const Shard& shard = *cluster.shards[backup];
+                    std::set<float>& values = seen[segment.primary];
+                    values.insert(value_at(shard, map.first_key_at(view.range(i).first)));
+                    values.insert(value_at(shard, map.end_key_at(view.range(i).last) - 1));
+                    if (values.size() > 1) return segment.primary;
+                }
+            }
+            return std::nullopt;
+        };
+        const std::vector<float> ones(kLargeKeys * kLargeWidth, 1);
+        const auto call = cluster.workers[0]->push(
+            *table, KeyRange{0, kLargeKeys}, std::as_bytes(std::span(ones)), {.iteration = 1});
+        std::optional<uint32_t> primary;
+        REQUIRE(cluster.run_until([&] { return (primary = torn()).has_value(); }));
+        cluster.shards[*primary].reset();
+        cluster.kill_host(*primary);
+        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
+        CHECK(cluster.workers[0]->take(call));
+        REQUIRE(cluster.run_until([&] {
+            return cluster.manager->view().servers().size() == 2 && has_copies_of_large(cluster);
+        }));
+        CHECK(sum_of_some_large(cluster, *table) == 1);
+        cluster.run_idle(20);
+        check_copies_of_large(cluster);
     }
 
     TEST_CASE(

@@ -298,6 +298,32 @@ TEST_SUITE("stream") {
         }
     }
 
+    TEST_CASE("a copy applies a long change in steps, or all of it where that is due") {
+        for (const bool is_due : {false, true}) {
+            CAPTURE(is_due);
+            StreamPair pair(1);
+            pair.chunk_bytes = size_t{256} << 10;
+            pair.make_table(dense_table("big", 2'400'000));
+            pair.name_backup(pair.segments_of_primary());
+            REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+            pair.close_iteration_of(0, pair.keys_of_primary(0));
+            size_t steps = 0;
+            const auto is_over = [&] {
+                if (!pair.follower->is_preparing()) return steps > 0;
+                ++steps;
+                CHECK(pair.follower->take_progress() == std::nullopt);
+                if (!is_due) return false;
+                pair.follower->finish_change();
+                CHECK_FALSE(pair.follower->is_preparing());
+                return true;
+            };
+            REQUIRE(pair.run_until(is_over));
+            CHECK(pair.wrong.empty());
+            pair.check_equal();
+            CHECK((is_due ? steps == 1 : steps > 1));
+        }
+    }
+
     TEST_CASE("a learner without memory says so, and is asked again later") {
         StreamPair pair(1, size_t{1} << 20);
         pair.make_table(dense_table("big", 100'000));
