@@ -95,7 +95,7 @@ public:
 
     /// Whether a change of now may have to be sent as a whole, or has been.
     [[nodiscard]] bool has_had_copies() const noexcept {
-        return has_had_copies_ || streams_.has_copies();
+        return has_had_copies_ || streams_.records_iterations();
     }
 
     // Requests, while it is active.

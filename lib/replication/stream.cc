@@ -279,9 +279,9 @@ bool Stream::has_sent_all_of(const PositionSet& positions) const {
 void Stream::iteration_closed(size_t table, const AggregatedRows& changed) {
     for (Batch& batch : batches_) {
         if (!batch.has_begun) continue;
-        if (batch.is_copy) add_rows(batch, table, changed);
+        if (is_lasting()) add_rows(batch, table, changed);
         add_iterations(batch, table);
-        if (!batch.is_copy) batch.again.insert(table);
+        if (!is_lasting()) batch.again.insert(table);
     }
 }
 
@@ -289,21 +289,22 @@ void Stream::table_filled(size_t table) {
     for (Batch& batch : batches_) {
         if (!batch.has_begun) continue;
         add_iterations(batch, table);
-        batch.again.insert(table);
+        (batch.end ? batch.again : batch.tables).insert(table);
     }
 }
 
 bool Stream::has_filled(size_t table) const noexcept {
     return std::ranges::all_of(batches_, [&](const Batch& batch) {
-        return !batch.is_copy || !batch.counted_behind ||
-               (!batch.again.contains(table) && batch.walked != table && batch.end &&
-                *batch.end <= applied_);
+        const bool must_have =
+            batch.is_copy ? batch.counted_behind.has_value() : batch.end.has_value();
+        return !must_have || (!batch.again.contains(table) && batch.walked != table && batch.end &&
+                              *batch.end <= applied_);
     });
 }
 
 void Stream::forget_filled(size_t table) {
     for (Batch& batch : batches_) {
-        if (!batch.is_copy || !batch.end) continue;
+        if (!batch.end) continue;
         batch.again.erase(table);
         if (batch.walked != table) continue;
         batch.walked.reset();
@@ -316,7 +317,7 @@ void Stream::iteration_closed(RecordMessage& record) {
         if (!batch.has_begun) continue;
         for (const LearnedSegment& segment : batch.segments)
             put_iterations(record, segment.range);
-        if (!batch.is_copy) batch.again.insert(record.table);
+        if (!is_lasting()) batch.again.insert(record.table);
     }
     if (record.row_count > 0 || record.has_tail()) add(record);
 }
@@ -331,29 +332,7 @@ void Stream::forget_table(size_t table) {
     }
 }
 
-void Stream::add_again() {
-    for (Batch& batch : batches_) {
-        if (batch.is_copy || !batch.end || batch.is_done()) continue;
-        if (batch.walked) batch.again.insert(*batch.walked);
-        for (const size_t table : std::exchange(batch.again, {}))
-            add_all_rows(batch, table);
-        batch.walked.reset();
-        batch.end = next_index() - 1;
-    }
-}
-
-void Stream::add_all_rows(const Batch& batch, size_t table) {
-    constexpr size_t kStepBytes = size_t{64} << 10;
-    const TableShard& rows = *tables_[table]->rows;
-    const size_t row_bytes = rows.pulled_row_bytes() + rows.state_row_bytes() + sizeof(uint64_t);
-    const size_t row_count = std::max<size_t>(1, kStepBytes / row_bytes);
-    for (KeyCursor cursor; !cursor.at_end;) {
-        rows.list(cursor, batch.positions, row_count, listed_);
-        if (listed_.row_count() > 0) add_listed(table, false);
-    }
-}
-
-/// They are the beginning of a change.
+/// They are the beginning of a change; only copies need it whole.
 void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& changed) {
     const PositionMap& map = tables_[table]->positions;
     listed_.keys.clear();
@@ -361,7 +340,7 @@ void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& ch
     for (const KeyRange held : batch.positions.dense_keys(map.is_dense() ? map.key_count() : 0)) {
         for (const KeyRange range : changed.ranges) {
             listed_.range = intersect(range, held);
-            if (!listed_.range.empty()) add_listed(table, true);
+            if (!listed_.range.empty()) add_listed(table, batch.is_copy);
         }
     }
     listed_.range = {};
@@ -370,7 +349,7 @@ void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& ch
         listed_.keys.push_back(changed.keys[i]);
         listed_.rows.push_back(changed.rows[i]);
     }
-    if (!listed_.keys.empty()) add_listed(table, true);
+    if (!listed_.keys.empty()) add_listed(table, batch.is_copy);
 }
 
 void Stream::add_iterations(const Batch& batch, size_t table) {

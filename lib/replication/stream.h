@@ -132,9 +132,9 @@ public:
     void was_changed(uint64_t state);
 
     /// The rule has run on these rows of a table, or an iteration has failed. Copies get the rows, as
-    /// one change with the iteration. A learner that is to be no copy gets all rows of its segments
-    /// once more. (A segment becomes complete with the first time; what comes after that must have
-    /// arrived before it changes hands.)
+    /// one change with the iteration; a learner that is to be no copy gets them, too, over a stream
+    /// that lasts, and all rows of its segments once more over another one. (A segment becomes complete
+    /// with the first time; what comes after that must have arrived before it changes hands.)
     void iteration_closed(size_t table, const AggregatedRows& changed);
     /// The same of one that has changed the rows of a record, or none; it is added with that.
     void iteration_closed(RecordMessage& record);
@@ -142,22 +142,17 @@ public:
     /// The table has got many rows at once, and nobody uses it yet. They need no change: learners and
     /// copies get all its rows once more, in chunks. A segment is not complete before.
     void table_filled(size_t table);
-    /// Whether copies that are in sync have applied these chunks.
+    /// Whether copies that are in sync, and learners of segments that are complete, have applied these
+    /// chunks.
     [[nodiscard]] bool has_filled(size_t table) const noexcept;
-    /// The table is filled anew later. What takes over other segments need not come behind its chunks.
+    /// The table is filled anew later. What takes over other segments does not come behind its chunks.
     void forget_filled(size_t table);
 
     /// The table is dropped. What was recorded of it is still sent.
     void forget_table(size_t table);
 
-    /// Adds now what closed iterations have changed and was not sent again. What comes behind the
-    /// takeover of other segments waits there for a view, and that view may wait for this.
-    void add_again();
-
-    /// Whether it carries segments of which the learner is, or is to be, a backup.
-    [[nodiscard]] bool has_copies() const noexcept {
-        return std::ranges::any_of(batches_, &Batch::is_copy);
-    }
+    /// Whether it goes on with another connection: that of a job that has backups.
+    [[nodiscard]] bool is_lasting() const noexcept { return ends_.lasting != 0; }
 
     /// Whether answers wait for it.
     [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
@@ -256,8 +251,11 @@ private:
         std::vector<LearnedSegment> segments;
         PositionSet positions = {};  ///< of the segments
         bool has_begun = false;
-        std::set<size_t> tables = {};       ///< whose rows were not sent
-        std::set<size_t> again = {};        ///< whose rows changed since, but are not recorded
+        std::set<size_t> tables = {};  ///< whose rows were not sent
+        /// Whose rows changed since, but are not recorded. What takes over other segments waits at the
+        /// learner for a view, and that view may wait for these rows: so a stream that lasts has none
+        /// here then.
+        std::set<size_t> again = {};
         std::optional<size_t> walked = {};  ///< the table whose rows are being sent
         KeyCursor cursor = {};              ///< in it
         std::optional<uint64_t> end = {};   ///< index of its kEnd, or of the last row behind that
@@ -307,7 +305,6 @@ private:
     [[nodiscard]] static Block take_lent(Queued& record);
     void set_lent_aside();
     void give_back(Queued&& record);
-    void add_all_rows(const Batch& batch, size_t table);
     void add_rows(const Batch& batch, size_t table, const AggregatedRows& changed);
     void find_positions();
     [[nodiscard]] bool has_window(size_t work_bytes) const noexcept;

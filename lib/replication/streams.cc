@@ -69,14 +69,10 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         const bool has_new = segment.has_learner() && segment.learner.replaces != segment.primary;
         return segment.backup_count() + (has_new ? 1 : 0) > 1;
     });
-    const auto takes_over = [](const auto& entry) {
-        return std::ranges::any_of(entry.second, &Stream::Carried::has_all);
-    };
-    if (std::ranges::any_of(wanted, takes_over)) {
-        for (const auto& [learner, stream] : streams_)
-            stream->add_again();
-    }
-    std::erase_if(streams_, [&](const ToLearner& one) { return !wanted.contains(one.learner); });
+    // Copies need whole changes, so a stream that carries any has to last.
+    std::erase_if(streams_, [&](const ToLearner& one) {
+        return !wanted.contains(one.learner) || (has_backups && !one.stream->is_lasting());
+    });
     for (const auto& [learner, segments] : wanted) {
         auto place = place_of(learner);
         if (place == streams_.end() || place->learner != learner)

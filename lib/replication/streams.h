@@ -76,10 +76,10 @@ public:
             stream->mark();
     }
 
-    /// Whether some shard is, or is to be, a backup of this one.
-    [[nodiscard]] bool has_copies() const noexcept {
+    /// Whether the rows that an iteration changes are recorded: iteration_closed() needs them then.
+    [[nodiscard]] bool records_iterations() const noexcept {
         return std::ranges::any_of(streams_,
-                                   [](const ToLearner& one) { return one.stream->has_copies(); });
+                                   [](const ToLearner& one) { return one.stream->is_lasting(); });
     }
 
     /// Whether answers have to wait for some copy.

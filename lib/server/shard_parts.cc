@@ -101,7 +101,7 @@ void Shard::close_iterations(ShardTable& table, const Entries* all) {
         }
         const uint64_t closing = iterations.first_open();
         if (!iterations.failure_of(closing) && table.pins.any()) return table.pins.hold_iteration();
-        if (all == nullptr && streams_.has_copies())
+        if (all == nullptr && streams_.records_iterations())
             table.rows->list_aggregated(closing, aggregated_);
         table.iterations.close(
             [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });

@@ -152,6 +152,25 @@ public:
         streams.take_view(view, 0);
     }
 
+    /// A later view, which shard 0 has and shard 1 has not: shard 0 hands over one segment, and gets the
+    /// shard that takes it as the backup of another one.
+    void take_over_and_lose(size_t taken, size_t lost) {
+        ++data.epoch;
+        ViewSegment& leaving = data.segments[lost];
+        leaving.primary = 1;
+        leaving.learner = {};
+        data.segments[taken].backups[0] = 1;
+        for (ViewShard& shard : data.shards)
+            shard.since = data.epoch;
+        view_of_primary = std::move(View::make(data)).value();
+        std::vector<PositionRange> left;
+        for (const uint32_t i : view_of_primary.segments_of(0))
+            left.push_back(view_of_primary.range(i));
+        REQUIRE(primary.holdings.set_primary(left));
+        streams.mark();
+        streams.take_view(view_of_primary, 0, Streams::Begin::kLater);
+    }
+
     void take_view() {
         view = std::move(View::make(data)).value();
         streams.take_view(view, 0);
@@ -297,24 +316,26 @@ public:
     /// Values, state, times and iterations of the learned segments are the same on both sides.
     void check_equal() {
         for (size_t t = 0; t < primary.tables.size(); ++t) {
-            INFO("table " << t);
             for (size_t i = 0; i < view.segments().size(); ++i) {
-                if (!view.segments()[i].has_learner()) continue;
-                const PositionRange range = view.range(i);
-                INFO("segment " << i);
-                CHECK(rows(primary, t, range) == rows(learner, t, range));
-                const auto times = [&](Side& side) {
-                    return side.tables[t]->clocks.part(side.holdings.segments(), range).workers;
-                };
-                CHECK(times(primary) == times(learner));
-                const auto last = [&](Side& side) {
-                    const auto& closed = side.tables[t]->iterations.state().closed();
-                    const ClosedState* const state = closed.find(range.first);
-                    return state == nullptr ? ClosedState{} : *state;
-                };
-                CHECK(last(primary) == last(learner));
+                if (view.segments()[i].has_learner()) check_equal(t, i);
             }
         }
+    }
+
+    void check_equal(size_t t, size_t segment) {
+        INFO("table " << t << ", segment " << segment);
+        const PositionRange range = view.range(segment);
+        CHECK(rows(primary, t, range) == rows(learner, t, range));
+        const auto times = [&](Side& side) {
+            return side.tables[t]->clocks.part(side.holdings.segments(), range).workers;
+        };
+        CHECK(times(primary) == times(learner));
+        const auto last = [&](Side& side) {
+            const auto& closed = side.tables[t]->iterations.state().closed();
+            const ClosedState* const state = closed.find(range.first);
+            return state == nullptr ? ClosedState{} : *state;
+        };
+        CHECK(last(primary) == last(learner));
     }
 
     /// The primary's end of it.
@@ -346,6 +367,7 @@ public:
     Streams streams;
     ViewData data;
     View view;
+    View view_of_primary;  ///< by take_over_and_lose()
     std::unique_ptr<Follower> follower;
     transport::ConnectionId connection = 0;  // of the follower
     std::vector<LearnerReport> complete;

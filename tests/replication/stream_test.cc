@@ -9,6 +9,7 @@
 #include "lib/replication/follower.h"
 #include "lib/wire/messages.h"
 #include "tests/cluster/stream_pair.h"
+#include "tests/heap_bytes.h"
 #include "tests/log_lines.h"
 #include "tests/seed.h"
 #include "tests/table_schemas.h"
@@ -255,30 +256,76 @@ TEST_SUITE("stream") {
         StreamPair pair(1);
         pair.make_table(some_tables()[0]);
         const std::vector<size_t> named = pair.segments_of_primary();
+        pair.name_backup({named[2]});
         pair.name_learner({named[0]});
         REQUIRE(pair.run_until([&] { return pair.has_all(); }));
-        // It hands over one segment, and gets the shard that takes it as the backup of another one.
-        ++pair.data.epoch;
-        ViewSegment& leaving = pair.data.segments[named[0]];
-        leaving.primary = 1;
-        leaving.learner = {};
-        pair.data.segments[named[1]].backups[0] = 1;
-        for (ViewShard& shard : pair.data.shards)
-            shard.since = pair.data.epoch;
-        pair.view = std::move(View::make(pair.data)).value();
-        std::vector<PositionRange> left;
-        for (const size_t i : pair.segments_of_primary())
-            left.push_back(pair.view.range(i));
-        REQUIRE(pair.primary.holdings.set_primary(left));
-        pair.streams.mark();
-        pair.streams.take_view(pair.view, 0, Streams::Begin::kLater);
+        pair.take_over_and_lose(named[1], named[0]);
         pair.is_learner_stopped = true;
         (void)pair.run_until([] { return false; }, 50);
         CHECK(pair.streams.have_leavers_arrived());
         CHECK(pair.streams.is_counted());
         pair.primary.holdings.hand_over();
-        pair.streams.take_view(pair.view, 0);
+        pair.streams.take_view(pair.view_of_primary, 0);
         CHECK(pair.streams.is_counted());
+    }
+
+    TEST_CASE("what iterations have changed of a large table is not queued again for a takeover") {
+        for (const bool is_filled : {false, true}) {
+            INFO("filled " << is_filled);
+            StreamPair pair(1);
+            pair.chunk_bytes = size_t{64} << 10;
+            pair.make_table(dense_table("big", 2'000'000));
+            const std::vector<size_t> named = pair.segments_of_primary();
+            pair.push_something();
+            pair.name_backup({named[2]});
+            REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+            pair.name_learner({named[0]});
+            REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+            if (is_filled) {
+                pair.streams.table_filled(0);
+                CHECK_FALSE(pair.streams.has_filled(0));
+                pair.is_learner_stopped = true;
+                (void)pair.run_until([] { return false; }, 20);
+                CHECK_FALSE(pair.streams.has_filled(0));
+                pair.streams.forget_filled(0);  // this shard holds something else, so it fails
+            } else {
+                for (size_t i = 0; i < 4; ++i)
+                    pair.close_iteration(false);
+                pair.is_learner_stopped = true;
+            }
+            const size_t before = testing::heap_bytes();
+            pair.take_over_and_lose(named[1], named[0]);
+            CHECK(testing::heap_bytes() - before < (size_t{512} << 10));
+            pair.is_learner_stopped = false;
+            (void)pair.run_until([] { return false; }, 50);
+            CHECK(pair.wrong.empty());
+            CHECK(pair.streams.have_leavers_arrived());
+            if (!is_filled) pair.check_equal(0, named[0]);
+        }
+    }
+
+    TEST_CASE("a table is filled when those to whom segments move have its rows, too") {
+        StreamPair pair(1);
+        pair.make_table(dense_table("big", 400'000));
+        const std::vector<size_t> named = pair.segments_of_primary();
+        pair.push_something();
+        pair.name_backup({named[2]});
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        pair.name_learner({named[0]});
+        REQUIRE(pair.run_until([&] { return pair.has_all(); }));
+        const size_t before = pair.sent_bytes;
+        pair.streams.table_filled(0);
+        const auto has_sent_again = [&](size_t i) {
+            const PositionRange range = pair.view.range(i);
+            const PositionSet positions(std::span(&range, 1));
+            size_t bytes = 0;
+            for (const KeyRange keys : positions.dense_keys(400'000))
+                bytes += keys.key_count() * sizeof(float);
+            return bytes;
+        };
+        REQUIRE(pair.run_until([&] { return pair.streams.has_filled(0); }));
+        CHECK(pair.sent_bytes - before > has_sent_again(named[0]) + has_sent_again(named[2]));
+        pair.check_equal();
     }
 
     TEST_CASE("a sum that makes several records may come again and again") {
