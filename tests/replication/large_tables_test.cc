@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -211,8 +212,9 @@ TEST_SUITE("large tables") {
             std::memcpy(&value, row->data(), sizeof value);
             return value;
         };
-        // The primary of which another shard has a part of the iteration.
-        const auto torn = [&]() -> std::optional<uint32_t> {
+        // A primary, and the shard that has a part of its iteration.
+        using Torn = std::optional<std::pair<uint32_t, uint32_t>>;
+        const auto find_torn = [&]() -> Torn {
             const PositionMap& map = table->positions;
             for (uint32_t backup = 0; backup < 3; ++backup) {
                 std::map<uint32_t, std::set<float>> seen;
@@ -223,7 +225,7 @@ TEST_SUITE("large tables") {
                     std::set<float>& values = seen[segment.primary];
                     values.insert(value_at(shard, map.first_key_at(view.range(i).first)));
                     values.insert(value_at(shard, map.end_key_at(view.range(i).last) - 1));
-                    if (values.size() > 1) return segment.primary;
+                    if (values.size() > 1) return std::pair{segment.primary, backup};
                 }
             }
             return std::nullopt;
@@ -231,10 +233,14 @@ TEST_SUITE("large tables") {
         const std::vector<float> ones(kLargeKeys * kLargeWidth, 1);
         const auto call = cluster.workers[0]->push(
             *table, KeyRange{0, kLargeKeys}, std::as_bytes(std::span(ones)), {.iteration = 1});
-        std::optional<uint32_t> primary;
-        REQUIRE(cluster.run_until([&] { return (primary = torn()).has_value(); }));
-        cluster.shards[*primary].reset();
-        cluster.kill_host(*primary);
+        Torn torn;
+        REQUIRE(cluster.run_until([&] { return (torn = find_torn()).has_value(); }));
+        // The end of the stream and the view are there when it goes on.
+        cluster.stopped.insert(cluster.shards[torn->second].get());
+        cluster.shards[torn->first].reset();
+        cluster.kill_host(torn->first);
+        cluster.run_idle(100);
+        cluster.stopped.clear();
         REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
         CHECK(cluster.workers[0]->take(call));
         REQUIRE(cluster.run_until([&] {
