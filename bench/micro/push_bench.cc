@@ -14,6 +14,7 @@
 #include "lib/base/clock.h"
 #include "lib/manager/manager.h"
 #include "lib/server/shard.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/worker/client_core.h"
 #include "transport/pool/memory_pool.h"
 #include "transport/shm/byte_ring.h"

@@ -11,6 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
 #include "lib/store/finite.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 
 namespace weir::bench {

@@ -11,6 +11,8 @@
 
 #include "lib/base/log.h"
 
+extern char** environ;  // NOLINT: POSIX's
+
 namespace weir {
 namespace {
 
@@ -106,6 +108,10 @@ std::string UnknownVariable::message() const {
     return fmt::format("{} is not a variable of Weir; did you mean {}?", name, nearest);
 }
 
+Config Config::of_process() {
+    return Config(Environment::snapshot(environ));
+}
+
 void Config::set_flag(VariableRef variable, std::string_view flag, std::string_view value) {
     flags_[variable->name] = Flag{std::string(flag), std::string(value)};
 }
@@ -135,8 +141,14 @@ Error Config::bad_value(const ConfigVariable& variable) const {
 }
 
 Result<std::string> Config::choice(VariableRef variable) const {
+    WEIR_CHECK(!variable->default_value.empty());
+    return optional_choice(variable);
+}
+
+Result<std::string> Config::optional_choice(VariableRef variable) const {
     WEIR_CHECK(variable->kind == VariableKind::kChoice);
     const std::string_view word = text(variable);
+    if (word.empty() && source(variable) == ConfigSource::kDefault) return std::string();
     if (!is_choice(variable->choices, word)) return bad_value(*variable);
     return std::string(word);
 }
@@ -161,7 +173,7 @@ Result<std::optional<uint64_t>> Config::optional_number(VariableRef variable) co
 Status Config::check() const {
     for (const ConfigVariable& variable : kConfigVariables) {
         if (variable.kind == VariableKind::kNumber) WEIR_TRY(optional_number(variable));
-        if (variable.kind == VariableKind::kChoice) WEIR_TRY(choice(variable));
+        if (variable.kind == VariableKind::kChoice) WEIR_TRY(optional_choice(variable));
     }
     return {};
 }

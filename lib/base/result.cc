@@ -30,6 +30,8 @@ std::string_view to_string(Errc code) noexcept {
         case Errc::kTerminated: return "stopped by SIGTERM";
         case Errc::kAgain: return "to be sent again";
         case Errc::kReassigned: return "work is assigned anew";
+        case Errc::kException: return "exception";
+        case Errc::kTwoThreads: return "used by two threads";
         case Errc::kDifferentArguments: return "different arguments";
     }
     return "unknown error";

@@ -41,8 +41,11 @@ enum class Errc : uint16_t {
     kTerminated = 20,          ///< SIGTERM stopped the job: a person or the launcher asked for it
     kAgain = 21,               ///< what was sent before it was not executed: it is sent again, too
     kReassigned = 22,          ///< workers have come or gone, and the work is to be taken anew
-    kDifferentArguments = 23,  ///< workers have pushed different arguments in an iteration
+    kException = 23,           ///< code of the program threw an exception
+    kTwoThreads = 24,          ///< a client was used while another thread used it
+    kDifferentArguments = 25,  ///< workers have pushed different arguments in an iteration
 };
+inline constexpr Errc kErrcLast = Errc::kDifferentArguments;
 
 /// The name of a code as programs and logs show it ("peer lost").
 [[nodiscard]] std::string_view to_string(Errc code) noexcept;

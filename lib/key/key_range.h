@@ -3,7 +3,6 @@
 /// \file
 /// KeyRange: the keys from `begin` to just before `end`.
 
-#include <algorithm>
 #include <cstdint>
 
 namespace weir {
@@ -34,8 +33,9 @@ struct KeyRange {
 
 /// The keys in both ranges. If there are none: an empty range at the larger `begin`.
 [[nodiscard]] constexpr KeyRange intersect(KeyRange a, KeyRange b) noexcept {
-    const uint64_t begin = std::max(a.begin, b.begin);
-    return {begin, std::max(begin, std::min(a.end, b.end))};
+    const uint64_t begin = a.begin > b.begin ? a.begin : b.begin;
+    const uint64_t end = a.end < b.end ? a.end : b.end;
+    return {begin, end > begin ? end : begin};
 }
 
 }  // namespace weir

@@ -10,6 +10,7 @@
 #include "lib/base/random.h"
 #include "lib/base/secret_seed.h"
 #include "lib/node/manager_names.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/wire/fault.h"
 
 namespace weir {

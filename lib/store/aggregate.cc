@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "lib/store/rules/rule_registry.h"
+
 namespace weir {
 
 Aggregate::Aggregate(Memory& memory, Combine combine, const RowLayout& layout)

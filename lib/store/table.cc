@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_registry.h"
+
 namespace weir {
 namespace {
 

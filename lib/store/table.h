@@ -22,6 +22,7 @@
 #include "lib/store/index/key_list_cache.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/memory.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/sparse_store.h"
 #include "lib/store/table_schema.h"
 

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 
 namespace weir {

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/printable.h"
+#include "lib/store/rules/rule_registry.h"
 
 namespace weir {
 namespace {

@@ -10,9 +10,12 @@
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
 #include "lib/store/initial_rows.h"
-#include "lib/store/rules/rule_registry.h"
+#include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
+
+class RuleRegistry;
+struct RuleEntry;
 
 enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
 

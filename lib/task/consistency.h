@@ -4,10 +4,7 @@
 /// Consistency: which earlier iterations must be finished before an iteration begins. Staleness:
 /// how old the values were that pulls showed.
 
-#include <algorithm>
 #include <cstdint>
-
-#include "lib/base/random.h"
 
 namespace weir {
 
@@ -70,14 +67,14 @@ public:
         const uint64_t one = of(iteration, shown);
         ++pulls_;
         sum_ += one;
-        max_ = std::max(max_, one);
+        max_ = one > max_ ? one : max_;
     }
 
     /// Adds the pulls that another worker counted.
     constexpr void add(const Staleness& other) noexcept {
         pulls_ += other.pulls_;
         sum_ += other.sum_;
-        max_ = std::max(max_, other.max_);
+        max_ = other.max_ > max_ ? other.max_ : max_;
     }
 
     [[nodiscard]] constexpr uint64_t pulls() const noexcept { return pulls_; }
@@ -91,7 +88,7 @@ public:
 
 private:
     uint64_t pulls_ = 0;
-    uint128 sum_ = 0;  // cannot overflow: below 2^64 pulls, each below 2^64
+    __extension__ unsigned __int128 sum_ = 0;  // cannot overflow: below 2^64 pulls, each below 2^64
     uint64_t max_ = 0;
 };
 

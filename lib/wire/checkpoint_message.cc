@@ -130,8 +130,7 @@ std::optional<CheckpointReport> CheckpointReport::decode(std::span<const std::by
     report.status = from.number<Errc>();
     report.why = from.text(kWhyBytesMax);
     const bool is_failure = report.step == CheckpointReport::Step::kFailed;
-    const bool is_sound =
-        report.status <= Errc::kReassigned && (!is_failure || report.status != Errc::kOk);
+    const bool is_sound = report.status <= kErrcLast && (!is_failure || report.status != Errc::kOk);
     if (!from.done() || !is_sound) return std::nullopt;
     return report;
 }

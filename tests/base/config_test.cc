@@ -29,6 +29,12 @@ TEST_SUITE("config") {
         CHECK(Config().check());
     }
 
+    TEST_CASE("a choice without a default may be unset, but not wrong") {
+        CHECK(Config().optional_choice("WEIR_COLOCATE").value().empty());
+        CHECK(with({{"WEIR_COLOCATE", "yes"}}).optional_choice("WEIR_COLOCATE").value() == "yes");
+        CHECK(with({{"WEIR_COLOCATE", "maybe"}}).check().code() == Errc::kInvalidArgument);
+    }
+
     TEST_CASE("every variable has a meaning, and no name is listed twice") {
         for (const ConfigVariable& a : kConfigVariables) {
             CHECK(a.name.starts_with("WEIR_"));

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "tests/cluster/equal_copies.h"
 
 namespace weir::test {

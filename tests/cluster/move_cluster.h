@@ -17,6 +17,7 @@
 #include "lib/manager/members/membership.h"
 #include "lib/node/outbox.h"
 #include "lib/server/shard.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/schema_codec.h"
 #include "tests/frames.h"
 #include "tests/registered_memory.h"

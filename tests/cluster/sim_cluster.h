@@ -19,6 +19,7 @@
 #include "lib/node/lease_line.h"
 #include "lib/node/life_line.h"
 #include "lib/server/shard.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/worker/client_core.h"
 #include "tests/cluster/manager_record.h"
 #include "tests/cluster/sim_operator.h"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/checkpoint_message.h"
 #include "lib/wire/frame.h"

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules/rule_registry.h"
 #include "tests/cluster/malformed_frames.h"
 #include "tests/cluster/raw_worker.h"
 #include "tests/seed.h"

@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "tests/cluster/equal_copies.h"
 #include "tests/cluster/sim_cluster.h"
 #include "tests/passing_endpoint.h"

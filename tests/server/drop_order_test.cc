@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "tests/checkpoint/sim_disk.h"
 #include "tests/cluster/managed_shard.h"
 #include "tests/passing_endpoint.h"

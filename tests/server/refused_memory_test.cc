@@ -12,6 +12,7 @@
 
 #include "lib/manager/manager.h"
 #include "lib/server/shard.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/messages.h"
 #include "tests/frames.h"

@@ -11,6 +11,7 @@
 
 #include "lib/base/random.h"
 #include "lib/server/requests/row_scan.h"
+#include "lib/store/rules/rule_registry.h"
 #include "tests/cluster/malformed_frames.h"
 #include "tests/cluster/raw_worker.h"
 #include "tests/seed.h"

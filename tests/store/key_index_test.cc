@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
 #include "tests/store/next_rows.h"

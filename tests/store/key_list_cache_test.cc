@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 
 TEST_SUITE("key_list_cache") {

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 
 TEST_SUITE("memory_with_caches") {

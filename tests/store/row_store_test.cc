@@ -10,6 +10,7 @@
 
 #include "lib/base/random.h"
 #include "lib/store/row_copy.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/rules/rule_runner.h"
 #include "tests/seed.h"
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/rules/rules.h"
 #include "lib/store/table.h"
 #include "tests/store/made_table.h"

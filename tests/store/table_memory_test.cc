@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 #include "tests/heap_bytes.h"
 #include "tests/store/made_table.h"

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules/rule_registry.h"
 #include "tests/seed.h"
 #include "tests/store/model.h"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/task/consistency.h"
 
+#include <initializer_list>
+
 #include <doctest/doctest.h>
 
 TEST_SUITE("consistency") {

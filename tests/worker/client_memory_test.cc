@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/manager/manager.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/worker/client_core.h"
 #include "lib/worker/client_state.h"
 #include "lib/worker/table_access.h"

@@ -4,6 +4,7 @@
 /// shards are busy, and forget lists. Each push brings random words, so that the sums say whether
 /// every push took effect exactly once.
 
+#include "lib/store/rules/rule_registry.h"
 #include "tests/seed.h"
 #include "tests/worker/moving_shards.h"
 

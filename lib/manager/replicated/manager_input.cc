@@ -77,8 +77,7 @@ std::optional<ManagerInput> ManagerInput::decode(std::span<const std::byte> byte
             input.answer.status = from.number<Errc>();
             input.answer.number = from.number<uint64_t>();
             input.answer.why = from.text(kWhyBytesMax);
-            if (input.answer.status > Errc::kDifferentArguments)
-                return std::nullopt;  // the last one
+            if (input.answer.status > kErrcLast) return std::nullopt;
             break;
         case Kind::kEnded: input.process = from.number<uint64_t>(); break;
         default: return std::nullopt;

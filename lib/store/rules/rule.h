@@ -46,7 +46,6 @@
 /// update() and update_row() must touch nothing but their arguments. Keep them inline and free of
 /// branches: then the compiler can vectorise them.
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -55,14 +54,9 @@
 #include "lib/base/random.h"
 #include "lib/key/value_type.h"
 #include "lib/store/row_store.h"
+#include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
-
-/// The numeric parameters of a rule, the same as long as a table lives. Each rule says which is which.
-struct RuleParameters {
-    std::array<double, 8> value{};
-    friend bool operator==(const RuleParameters&, const RuleParameters&) = default;
-};
 
 /// What a rule may say of a parameter: it must be finite, and greater than 0 (may_be_zero: at
 /// least 0); below_one: and less than 1.

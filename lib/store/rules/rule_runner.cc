@@ -6,6 +6,7 @@
 #include <random>
 
 #include "lib/store/row_copy.h"
+#include "lib/store/rules/rule_registry.h"
 
 namespace weir {
 namespace {

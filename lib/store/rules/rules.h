@@ -24,7 +24,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lib/store/rules/rule.h"
+#include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
 

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_registry.h"
 #include "tests/cluster/equal_copies.h"
 #include "tests/histories/machinery/history_shape.h"
 

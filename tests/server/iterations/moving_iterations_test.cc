@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules/rule_registry.h"
 #include "tests/cluster/moving_nodes.h"
 #include "tests/seed.h"
 

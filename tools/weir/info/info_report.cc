@@ -152,7 +152,8 @@ std::vector<VariableInfo> describe_variables(const Config& config) {
                 good = number.error();
             }
         } else if (variable.kind == VariableKind::kChoice) {
-            if (const auto choice = config.choice(variable); !choice) good = choice.error();
+            if (const auto choice = config.optional_choice(variable); !choice)
+                good = choice.error();
         }
         if (!good) info.error = good.error().message();
         variables.push_back(std::move(info));
