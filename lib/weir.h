@@ -18,21 +18,21 @@
 ///     return table.push(keys, values).wait();
 /// }
 ///
-/// int main() {  // of every rank
-///     auto job = weir::Job::start({.servers = 1, .shards_per_server = 2, .workers = 1});
-///     weir::Status done = job ? (*job)->run_workers(train) : weir::Status(job.error());
-///     const weir::Status served = job ? (*job)->serve() : weir::Status();  // until all have ended
-///     if (done) done = served;
+/// int main() {  // of every rank, under every launcher
+///     const weir::Status done = weir::run({.servers = 1, .shards_per_server = 2}, train);
 ///     if (!done) std::fprintf(stderr, "trainer: %s\n", done.error().message().c_str());
 ///     return done ? 0 : 1;
 /// }
 /// ```
+/// Two more headers are for those who need them: rules.h (update rules of the program's own) and
+/// config.h (WEIR_ variables that the program sets).
+///
 /// Functions return errors as values (lib/base/result.h). The only exception that they throw is
 /// std::bad_alloc, when the process has no memory left.
 
-#include "lib/base/config.h"        // IWYU pragma: export
-#include "lib/base/log.h"           // IWYU pragma: export
+#include "lib/base/log_sink.h"      // IWYU pragma: export
 #include "lib/base/result.h"        // IWYU pragma: export
+#include "lib/base/version.h"       // IWYU pragma: export
 #include "lib/job/job.h"            // IWYU pragma: export
 #include "lib/key/key_batch.h"      // IWYU pragma: export
 #include "lib/worker/client.h"      // IWYU pragma: export

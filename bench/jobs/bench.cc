@@ -238,10 +238,9 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
 }
 
 /// In `delay`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
-Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config,
+Status work(const Job& job, Client& client, const BenchFlags& flags, const Config& config,
             CheckpointOrders& orders) {
     std::optional<ElasticMoves> moves;
-    WEIR_ASSIGN(Client client, job.make_client(i));
     Status outcome;
     if (flags.is_delay()) {
         outcome = bench_delay(client, flags, job.shape());
@@ -256,8 +255,7 @@ Status work(Job& job, uint32_t i, const BenchFlags& flags, const Config& config,
     } else if (client.worker() == 0) {
         outcome = measure(client, flags, job.shape());
     }
-    constexpr std::chrono::hours kLongest(24 * 7);  // more than all rows of --seconds 3600
-    if (outcome && client.worker_count() > 1) outcome = client.barrier(kLongest);
+    if (outcome && client.worker_count() > 1) outcome = client.barrier();
     const Status left = client.leave(outcome);
     if (outcome && left && moves) return moves->wait_for_servers();
     return outcome ? left : outcome;
@@ -322,12 +320,9 @@ Status run_rank(BenchFlags& flags, Config& config) {
     WEIR_TRY(check_shape(flags, rank, shape));
     WEIR_TRY(find_servers_core(flags, shape));
     flags.over_tcp = shape.transports == "tcp";
-    std::vector<Status> outcomes(shape.local_workers);
     CheckpointOrders orders;
-    if (shape.local_workers > 0)
-        job.run_workers([&](uint32_t i) { outcomes[i] = work(job, i, flags, config, orders); });
-    for (const Status& outcome : outcomes)
-        WEIR_TRY(outcome);
+    WEIR_TRY(
+        job.run_workers([&](Client& client) { return work(job, client, flags, config, orders); }));
     const Status served = job.serve();
     return shape.is_server ? served : Status();
 }

@@ -120,7 +120,7 @@ Status DelayRun::prepare(size_t number) {
 }
 
 Status DelayRun::run() {
-    WEIR_TRY(client_.barrier(kLongDeadline));
+    WEIR_TRY(client_.barrier());
     slowdown_.begin_ns = clock_.now_ns();
     for (uint64_t t = 1; t <= count_; ++t)
         WEIR_TRY(iteration(t));
@@ -130,22 +130,22 @@ Status DelayRun::run() {
     const auto numbers = measured_.numbers();
     const uint64_t first = client_.worker() * Measured::kNumbers;
     WEIR_TRY(results_->push(KeyRange{first, first + Measured::kNumbers}, numbers).wait());
-    return client_.barrier(kLongDeadline);
+    return client_.barrier();
 }
 
 /// Iteration t - tau - 1 is finished, then t begins. Under the eventual model a worker waits for nobody
 /// else, but for its own pushes: it has as many under way as with the largest tau.
 Status DelayRun::iteration(uint64_t t) {
-    WEIR_TRY(waiting([&] { return iterations_.begin(t, kLongDeadline); }));
+    WEIR_TRY(waiting([&] { return iterations_.begin(t); }));
     WEIR_TRY(waiting([&] { return pushes_.wait_for_room(pushed_.size()); }));
     if (model_.is_eventual()) WEIR_TRY(look_at_progress(t));
-    Task pull = iterations_.pull(*table_, kAllOfThem, pulled_.span(), {.deadline = kLongDeadline});
+    Task pull = iterations_.pull(*table_, kAllOfThem, pulled_.span());
     WEIR_TRY(waiting([&] { return pull.wait(); }));
     if (const auto shown = pull.iteration_shown(); shown && !model_.is_eventual())
         measured_.staleness.count(t, *shown);
     compute();
     const Buffer<float>& values = pushed_[t % pushed_.size()];
-    Task push = iterations_.push(*table_, kAllOfThem, values.span(), {.deadline = kLongDeadline});
+    Task push = iterations_.push(*table_, kAllOfThem, values.span());
     if (model_.is_eventual()) tell_progress(t, push.id());
     pushes_.add(std::move(push));
     return {};
@@ -166,7 +166,7 @@ void DelayRun::tell_progress(uint64_t t, TaskId after) {
     told = t;
     const uint64_t mine = client_.worker();
     tells_.add(progress_->push(KeyRange{mine, mine + 1}, std::span<const uint64_t>(&told, 1),
-                               {.deadline = kLongDeadline, .after = {after}}));
+                               {.after = {after}}));
 }
 
 void DelayRun::compute() {

@@ -169,7 +169,7 @@ Status bench_restart(Client& client, const BenchFlags& flags) {
         WEIR_ASSIGN(const ResumedFrom from, client.resumed_from());
         say("resumed", from.checkpoint, tables);
     }
-    WEIR_TRY(client.barrier(kLongDeadline));
+    WEIR_TRY(client.barrier());
     for (uint64_t turn = 0; flags.turns == 0 || turn < flags.turns; ++turn) {
         for (RestartTable& table : tables) {
             for (uint64_t i = 0; table.has_iterations() ? i < 1 : is_first && i < kPlainPerTurn;

@@ -25,6 +25,7 @@
 #include "lib/job/host_spread.h"
 #include "lib/job/host_threads.h"
 #include "lib/job/job_checkpoints.h"
+#include "lib/job/job_variables.h"
 #include "lib/job/manager_lines.h"
 #include "lib/job/manager_settings.h"
 #include "lib/job/managers.h"
@@ -39,8 +40,6 @@
 #include "lib/server/shard.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/worker/client_state.h"
-
-extern char** environ;  // NOLINT: POSIX's
 
 namespace weir {
 namespace {
@@ -99,7 +98,6 @@ public:
     [[nodiscard]] const JobShape& shape() const noexcept { return roles_.shape; }
 
     [[nodiscard]] Result<Client> make_client(uint32_t i);
-    void run_workers(const std::function<void(uint32_t)>& work);
     [[nodiscard]] Status serve(const std::function<bool()>& wants_to_leave,
                                const std::function<bool()>& must_end);
 
@@ -166,6 +164,7 @@ Status Job::Part::begin() {
 
 Status Job::Part::start() {
     WEIR_TRY(begin());
+    WEIR_ASSIGN(options_, with_variables(std::move(options_), config_));
     if (options_.add_rules) options_.add_rules(rules_);
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
@@ -537,14 +536,6 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     return Client(std::move(state));
 }
 
-void Job::Part::run_workers(const std::function<void(uint32_t)>& work) {
-    Runtime workers(idle_);
-    for (uint32_t i = 0; i < roles_.shape.local_workers; ++i)
-        workers.run([&work, i] { work(i); },
-                    fmt::format("worker {}", roles_.shape.first_worker + i));
-    workers.join();
-}
-
 Status Job::Part::serve(const std::function<bool()>& wants_to_leave,
                         const std::function<bool()>& must_end) {
     Status outcome = serving_->serve(wants_to_leave, must_end);
@@ -563,7 +554,7 @@ Result<std::unique_ptr<Job>> Job::start(const JobOptions& options, const Config&
 }
 
 Result<std::unique_ptr<Job>> Job::start(const JobOptions& options) {
-    return start(options, Config(Environment::snapshot(environ)));
+    return start(options, Config::of_process());
 }
 
 Result<std::unique_ptr<Job>> Job::join(const JoinOptions& options, const Config& config) {
@@ -573,7 +564,7 @@ Result<std::unique_ptr<Job>> Job::join(const JoinOptions& options, const Config&
 }
 
 Result<std::unique_ptr<Job>> Job::join(const JoinOptions& options) {
-    return join(options, Config(Environment::snapshot(environ)));
+    return join(options, Config::of_process());
 }
 
 const JobShape& Job::shape() const noexcept {
@@ -582,35 +573,6 @@ const JobShape& Job::shape() const noexcept {
 
 Result<Client> Job::make_client(uint32_t i) {
     return part_->make_client(i);
-}
-
-void Job::run_workers(const std::function<void(uint32_t)>& work) {
-    part_->run_workers(work);
-}
-
-Status Job::run_workers(const std::function<Status(Client&)>& work) {
-    std::vector<Status> outcomes(shape().local_workers);
-    run_workers([&](uint32_t i) {
-        Result<Client> client = make_client(i);
-        if (!client) {
-            outcomes[i] = std::move(client).error();
-            return;
-        }
-        outcomes[i] = work(*client);
-        Status left = client->leave(outcomes[i]);
-        if (outcomes[i]) outcomes[i] = std::move(left);
-    });
-    Status first;
-    for (uint32_t i = 0; i < outcomes.size(); ++i) {
-        const Status& outcome = outcomes[i];
-        if (outcome || !(first || first.code() == Errc::kPeerLost)) continue;
-        if (!first && outcome.code() == Errc::kPeerLost) continue;
-        first =
-            Error(outcome.code(),
-                  fmt::format("worker {}: {}", shape().first_worker + i, outcome.error().text()),
-                  outcome.error().os_error());
-    }
-    return first;
 }
 
 Status Job::serve() {

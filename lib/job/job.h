@@ -24,30 +24,37 @@ class RuleRegistry;
 /// JobOptions::resume. (A folder of this name is ./auto.)
 inline constexpr std::string_view kResumeAuto = "auto";
 
+/// What a job is to be. A WEIR_ variable that is set counts more than what the program says here, so
+/// one program runs in any shape: the comment names it. A program with a flag of its own for one gives
+/// that to Config::set_flag(), which counts more than the variable. All ranks must say the same.
 struct JobOptions {
-    uint32_t servers = 1;  ///< servers, one on each of the first ranks; a single rank runs all
-    uint32_t shards_per_server = 1;  ///< threads per server
-    uint32_t workers = 1;            ///< clients per worker process
-    bool colocate = false;  ///< every rank is a worker; the first `servers` are servers too
+    /// Servers, one on each of the first ranks; a single rank runs all. WEIR_SERVERS
+    uint32_t servers = 1;
+    uint32_t shards_per_server = 1;  ///< threads per server. WEIR_SHARDS
+    uint32_t workers = 1;            ///< clients per worker process. WEIR_WORKERS
+    /// Every rank is a worker; the first `servers` are servers too. WEIR_COLOCATE
+    bool colocate = false;
     /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
-    OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;
+    OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;  ///< WEIR_ON_WORKER_LOSS
     /// With OnWorkerLoss::kReassign: the part of the work that a worker has is given to the others once
     /// its process has shown no sign of life for so long, and a quarter more, because it is stopped or
     /// its host hangs. Such a worker is lost. 5 s to a day; 0: it is waited for without end. Signs of
     /// life come from a thread of Weir's own: the worker may compute for as long as it likes.
+    /// WEIR_WORK_LEASE_S
     std::chrono::nanoseconds work_lease = std::chrono::seconds(30);
     /// Copies of every part of the parameters on other servers, on other hosts first: 0 to 2. With 1,
     /// no acknowledged push is lost when a server dies, and nobody sees an error; with 2, when two
-    /// die at the same time. With 0, the death of a server ends the job.
+    /// die at the same time. With 0, the death of a server ends the job. WEIR_REPLICAS
     uint32_t replicas = 0;
     /// Managers: 1, or 3, 5 or 7, of which most must live. With 1, it is in rank 0, and the job ends with that. Several
     /// are each in the process of a server, on different hosts as far as the servers are: with 3, any one of them may
-    /// die, with its server if that has copies; and any host, if the servers are on 3 hosts at least.
+    /// die, with its server if that has copies; and any host, if the servers are on 3 hosts at least. WEIR_MANAGERS
     uint32_t managers = 1;
     /// A file for Job::join() and for the commands `weir status`, `weir leave` and
     /// `weir server --join`: this process writes it at the start, for its user only, and removes
     /// it at the end. Empty: none. (A job whose ranks met at a rendezvous is found there, too.)
+    /// WEIR_CONTACT_FILE
     std::string contact_file{};
     /// Asked on rank 0, or where the manager is that leads, in its thread: whether the whole job is being stopped, because
     /// this process was told to end. Then servers that leave() stay until the workers have ended:
@@ -56,9 +63,9 @@ struct JobOptions {
     std::function<bool()> is_being_stopped{};
     /// A folder that is there, and that all servers see: the job writes checkpoints to it, when
     /// Client::checkpoint() or wants_checkpoint asks for one, and as often as the next two say. The
-    /// newest three are kept. Empty: none.
+    /// newest three are kept. Empty: none. WEIR_CHECKPOINT_DIR
     std::string checkpoint_folder{};
-    std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time
+    std::chrono::nanoseconds checkpoint_every{};  ///< 0: not by time. WEIR_CHECKPOINT_EVERY_S
     /// When any table (but for those outside checkpoints) has closed so many iterations since the last one,
     /// or up to a sixteenth more; 0: not by their number.
     uint64_t checkpoint_every_iterations = 0;
@@ -70,7 +77,7 @@ struct JobOptions {
     /// workers were. If that one is damaged, or files of it are missing, the job does not start, and the
     /// error names the newest one that is whole. kResumeAuto: from the newest whole one in
     /// checkpoint_folder, with a warning for each newer one; from nothing if it has no checkpoint.
-    /// Empty: from nothing. Rank 0 chooses, and the other ranks go on from the same one.
+    /// Empty: from nothing. Rank 0 chooses, and the other ranks go on from the same one. WEIR_RESUME
     std::string resume{};
     /// Which checkpoint of the folder `resume`, by its number; 0: the newest. Not with kResumeAuto.
     uint64_t resume_number = 0;
@@ -118,7 +125,7 @@ public:
     ///          newer version), kNoMemory; kNotFound, kParse for the checkpoint to go on from
     [[nodiscard]] static Result<std::unique_ptr<Job>> start(const JobOptions& options,
                                                             const Config& config);
-    /// The same, configured by the environment of the process.
+    /// The same, configured by the environment of the process (Config::of_process()).
     [[nodiscard]] static Result<std::unique_ptr<Job>> start(const JobOptions& options);
 
     /// Joins a running job. Returns once this process's shards run; serve() and make_client() say
@@ -141,14 +148,11 @@ public:
     /// Errors: kDeadline naming the rank that is missing, kPeerLost, kInvalidArgument
     /// Thread: any; the client belongs to the calling thread
     [[nodiscard]] Result<Client> make_client(uint32_t i);
-    /// Runs `work(i)` for every worker of this process, each in its own thread, and waits for
-    /// them.
-    void run_workers(const std::function<void(uint32_t i)>& work);
-    /// The same, with a client that is made here for each worker. Calls leave() with what `work`
-    /// returned, so that the other workers learn why one of them gave up; if `work` has called that
-    /// itself, that counts.
+    /// Runs `work` for every worker of this process, each in its own thread with a client that is made
+    /// here, and waits for them. Calls leave() with what `work` returned, so that the other workers
+    /// learn why one of them gave up; if `work` has called that itself, that counts.
     /// Errors: the first error of this process's workers; kPeerLost only if they have no other
-    ///         error
+    ///         error. kException if `work` threw one, kNoMemory if that was std::bad_alloc
     [[nodiscard]] Status run_workers(const std::function<Status(Client& client)>& work);
     /// Waits until the job is over; for a server process. One that has joined ends with the first error of
     /// any of its shards.
@@ -194,5 +198,15 @@ private:
     explicit Job(std::unique_ptr<Part> part);
     std::unique_ptr<Part> part_;
 };
+
+/// This process's whole part in a job: starts it, runs `train` for each of its workers, each in a
+/// thread of its own, and serves until the job is over. A process without workers only serves, and one
+/// without servers only works. A program calls it in main() of every rank.
+///
+/// Errors: the first one of Job::start(), Job::run_workers() and Job::serve()
+[[nodiscard]] Status run(const JobOptions& options,
+                         const std::function<Status(Client& client)>& train);
+[[nodiscard]] Status run(const JobOptions& options, const Config& config,
+                         const std::function<Status(Client& client)>& train);
 
 }  // namespace weir

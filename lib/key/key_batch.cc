@@ -22,7 +22,7 @@ constexpr size_t digit(uint64_t key, size_t i) {
 
 }  // namespace
 
-void KeyBatch::assign(KeySpan callers_keys) {
+void KeyBatch::take(KeySpan callers_keys) {
     const std::span<const uint64_t> callers = callers_keys.span();
     if (callers.size() >= std::numeric_limits<uint32_t>::max()) {
         std::fprintf(stderr, "weir: KeyBatch: %zu keys are too many; a batch has up to 2^32 - 2\n",

@@ -27,13 +27,21 @@ public:
     KeyBatch() = default;
 
     /// As assign().
-    explicit KeyBatch(KeySpan callers_keys) { assign(callers_keys); }
+    template <KeyContainer R>
+    explicit KeyBatch(const R& callers_keys) {
+        assign(callers_keys);
+    }
 
-    /// Takes the keys of a new batch; aborts if there are 2^32 - 1 or more.
-    void assign(KeySpan callers_keys);
+    /// Takes the keys of a new batch, which may be a temporary; aborts if there are 2^32 - 1 or more.
+    template <KeyContainer R>
+    void assign(const R& callers_keys) {
+        take(callers_keys);
+    }
 
     /// The keys of the batch, sorted and unique: for Table::pull() and push().
-    [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return keys_; }
+    [[nodiscard]] std::span<const uint64_t> keys() const& noexcept { return keys_; }
+
+    void keys() && = delete;  // the batch would end before what uses them
 
     /// keys()[places()[i]] is the caller's i-th key.
     [[nodiscard]] std::span<const uint32_t> places() const noexcept { return places_; }
@@ -89,6 +97,7 @@ private:
             wrong_sizes(call, rows, callers, width);
     }
 
+    void take(KeySpan callers_keys);
     [[noreturn]] void wrong_sizes(const char* call, size_t rows, size_t callers,
                                   size_t width) const noexcept;
     void sort();

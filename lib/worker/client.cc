@@ -46,6 +46,39 @@ CallOptions options_of(const access::Options& options) {
 
 }  // namespace
 
+namespace access {
+
+/// Acquire and release: what one thread did in the client comes before the next one's turn. A thread
+/// finds its own mark only if it has set it, so it sees a nested turn in any case.
+Turn::Turn(ClientState& state) noexcept : state_(state) {
+    pthread_t user = 0;
+    const pthread_t self = ::pthread_self();
+    is_outermost_ = state.user().compare_exchange_strong(user, self, std::memory_order_acquire,
+                                                         std::memory_order_relaxed);
+    has_turn_ = is_outermost_ || user == self;
+}
+
+Turn::~Turn() {
+    if (is_outermost_) state_.user().store(0, std::memory_order_release);
+}
+
+Error Turn::error() const {
+    if (state_.tells_of_two_threads()) log(LogLevel::kError, "{}", no_turn().text());
+    return no_turn();
+}
+
+Error no_turn() {
+    return {Errc::kTwoThreads,
+            "two threads use one client at the same time: nothing was done for the one that came "
+            "later; make a client for each thread (JobOptions::workers), or let one wait for the "
+            "other"};
+}
+
+}  // namespace access
+
+using access::Turn;
+using access::TurnInTheEnd;
+
 Task& Task::operator=(Task&& other) noexcept {
     if (this != &other) {
         if (state_ != nullptr) finish();
@@ -59,35 +92,60 @@ Task& Task::operator=(Task&& other) noexcept {
 }
 
 TaskId Task::id() {
-    if (id_ == kNoTask && state_ != nullptr) id_ = state_->core().name_task(call_);
+    if (state_ == nullptr) return id_;
+    const Turn turn(*state_);
+    if (!turn) {
+        (void)turn.error();
+        return kNoTask;
+    }
+    if (id_ == kNoTask) id_ = state_->core().name_task(call_);
     return id_;
 }
 
 Status Task::then(std::function<void(const Status&)> handler) {
-    if (state_ != nullptr) return state_->core().on_finished(call_, std::move(handler));
+    if (state_ != nullptr) {
+        const Turn turn(*state_);
+        if (!turn) return turn.error();
+        return state_->core().on_finished(call_, std::move(handler));
+    }
     return Error(Errc::kInvalidArgument,
                  "a handler for a task that is empty or whose outcome was taken: attach it before "
                  "wait()");
 }
 
 bool Task::has_ended() const {
-    return state_ == nullptr || state_->core().done(call_);
+    if (state_ == nullptr) return true;
+    const Turn turn(*state_);
+    return turn && state_->core().done(call_);
 }
 
 bool Task::test() {
-    if (has_ended()) return true;
+    if (state_ == nullptr) return true;
+    const Turn turn(*state_);
+    if (!turn) {
+        (void)turn.error();
+        return false;
+    }
+    if (state_->core().done(call_)) return true;
     (void)state_->core().poll_seldom();
-    return has_ended();
+    return state_->core().done(call_);
 }
 
 Status Task::wait() {
-    if (state_ != nullptr && !state_->core().done(call_)) WEIR_TRY(state_->may_wait());
-    if (state_ != nullptr) state_->wait_until([&] { return state_->core().done(call_); });
-    return take();
+    if (state_ == nullptr) return result_;
+    std::shared_ptr<ClientState> until_the_turn_is_over;
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
+    if (!state_->core().done(call_)) WEIR_TRY(state_->may_wait());
+    state_->wait_until([&] { return state_->core().done(call_); });
+    return take(until_the_turn_is_over);
 }
 
 Status Task::wait_for(std::chrono::nanoseconds at_most) {
-    if (state_ == nullptr) return take();
+    if (state_ == nullptr) return result_;
+    std::shared_ptr<ClientState> until_the_turn_is_over;
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     if (!state_->core().done(call_)) WEIR_TRY(state_->may_wait());
     at_most = std::min(at_most, kLongDeadline);
     const auto end = std::chrono::steady_clock::now() + at_most;
@@ -99,33 +157,51 @@ Status Task::wait_for(std::chrono::nanoseconds at_most) {
         return Error(Errc::kDeadline,
                      fmt::format("the call has not ended within {} ms; wait for it again",
                                  at_most.count() / 1'000'000));
-    return take();
+    return take(until_the_turn_is_over);
 }
 
-Status Task::take() {
-    if (state_ != nullptr) {
-        shown_ = state_->core().iteration_shown(call_);
-        result_ = state_->core().take(call_);
-        state_.reset();
-    }
+/// It has ended.
+Status Task::take(std::shared_ptr<ClientState>& state) {
+    shown_ = state_->core().iteration_shown(call_);
+    result_ = state_->core().take(call_);
+    state = std::move(state_);
     return result_;
 }
 
 std::optional<uint64_t> Task::iteration_shown() const noexcept {
-    return state_ == nullptr ? shown_ : state_->core().iteration_shown(call_);
+    if (state_ == nullptr) return shown_;
+    const Turn turn(*state_);
+    return turn ? state_->core().iteration_shown(call_) : std::nullopt;
 }
 
 /// Polls the client until the call has ended; its other calls progress too.
 void Task::finish() noexcept {
-    ClientCore& core = state_->core();
-    if (core.is_in_handler()) {
-        state_->free_memory(call_);
-    } else {
-        state_->wait_until([&] { return core.done(call_); });
-        core.lose_outcome(call_);
-        (void)core.take(call_);
-    }
-    state_.reset();
+    const std::shared_ptr<ClientState> state = std::move(state_);  // until its turn is over
+    const TurnInTheEnd turn(*state);
+    ClientCore& core = state->core();
+    if (core.is_in_handler()) return state->free_memory(call_);
+    state->wait_until([&] { return core.done(call_); });
+    core.lose_outcome(call_);
+    (void)core.take(call_);
+}
+
+Tasks::Tasks() = default;
+
+Tasks::Tasks(Tasks&& other) noexcept
+    : under_way_(std::exchange(other.under_way_, {})),
+      first_error_(std::exchange(other.first_error_, {})),
+      failed_in_(std::move(other.failed_in_)) {}
+
+Tasks::~Tasks() {
+    lose_error();
+}
+
+void Tasks::add(Task task) {
+    under_way_.push_back(std::move(task));
+}
+
+size_t Tasks::count() const noexcept {
+    return under_way_.size();
 }
 
 Tasks& Tasks::operator=(Tasks&& other) noexcept {
@@ -150,7 +226,10 @@ void Tasks::keep_error(Task& task) {
 }
 
 void Tasks::lose_error() noexcept {
-    if (!first_error_ && failed_in_ != nullptr) failed_in_->core().lose_error(first_error_.error());
+    if (!first_error_ && failed_in_ != nullptr) {
+        const TurnInTheEnd turn(*failed_in_);
+        failed_in_->core().lose_error(first_error_.error());
+    }
     failed_in_.reset();
 }
 
@@ -169,8 +248,14 @@ size_t Tasks::reap() {
 
 Status Tasks::finish_one() {
     Task& oldest = under_way_.front();
-    if (!oldest.has_ended()) WEIR_TRY(oldest.state_->may_wait());
-    keep_error(oldest);
+    if (const std::shared_ptr<ClientState> state = oldest.state_; state != nullptr) {
+        const Turn turn(*state);
+        if (!turn) return turn.error();
+        if (!oldest.has_ended()) WEIR_TRY(state->may_wait());
+        keep_error(oldest);
+    } else {
+        keep_error(oldest);
+    }
     under_way_.pop_front();
     return {};
 }
@@ -215,6 +300,8 @@ uint32_t Client::worker_count_at_start() const noexcept {
 }
 
 Result<Registration> Client::register_memory(std::span<std::byte> memory) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_ASSIGN(const uint64_t id, state_->registrar().add(memory));
     Registration registration;
     registration.state_ = state_;
@@ -223,12 +310,16 @@ Result<Registration> Client::register_memory(std::span<std::byte> memory) {
 }
 
 Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId> after) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     return state_->finish(state_->core().barrier(deadline_ns_of(at_most), after));
 }
 
 Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
                                     std::span<const TaskId> after) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(wait_for(*state_, after));
     const ClientCore::CallId call = state_->core().checkpoint(deadline_ns_of(at_most));
     state_->wait_until([&] { return state_->core().done(call); });
@@ -236,6 +327,8 @@ Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
 }
 
 Result<ResumedFrom> Client::resumed_from() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     const ClientCore::CallId call =
         state_->core().ask_about_checkpoints(CheckpointAsk::kResumedFrom);
@@ -248,16 +341,22 @@ Result<ResumedFrom> Client::resumed_from() {
 }
 
 Status Client::forget_unread_tables() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     return state_->finish(state_->core().ask_about_checkpoints(CheckpointAsk::kForgetUnread));
 }
 
 Status Client::drop_table(std::string_view name, std::span<const TaskId> after) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(wait_for(*state_, after));
     return state_->finish(state_->core().drop_table(name));
 }
 
 Result<std::vector<JobEvent>> Client::take_events() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     const ClientCore::CallId call = state_->core().ask_about_checkpoints(CheckpointAsk::kWritten);
     state_->wait_until([&] { return state_->core().done(call); });
@@ -278,6 +377,8 @@ Result<std::vector<JobEvent>> Client::take_events() {
 }
 
 Result<WorkShare> Client::take_work(uint32_t piece_count, std::string_view description) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     if (piece_count == 0 || piece_count > WorkShare::kPiecesMax)
         return Error(Errc::kInvalidArgument, fmt::format("{} pieces of work; there can be 1 to {}",
                                                          piece_count, WorkShare::kPiecesMax));
@@ -294,16 +395,22 @@ Result<WorkShare> Client::take_work(uint32_t piece_count, std::string_view descr
 }
 
 Status Client::give_back_work() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     return state_->finish(state_->core().ask_about_work(WorkAsk::kGiveBack));
 }
 
 Status Client::may_give_back_work() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     return state_->finish(state_->core().ask_about_work(WorkAsk::kMayGiveBack));
 }
 
 Status Client::finish_work() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
     return state_->finish(state_->core().ask_about_work(WorkAsk::kFinish));
 }
@@ -321,12 +428,16 @@ Client& Client::operator=(Client&& other) noexcept {
 }
 
 void Client::drop_handlers() noexcept {
-    if (state_ != nullptr) state_->core().drop_handlers();
+    if (state_ == nullptr) return;
+    const TurnInTheEnd turn(*state_);
+    state_->core().drop_handlers();
 }
 
 /// A client that has left, or never joined, is not ready() and has nothing to give up.
 void Client::give_up() noexcept {
-    if (state_ == nullptr || leave_was_sent_ || !state_->core().ready()) return;
+    if (state_ == nullptr) return;
+    const TurnInTheEnd turn(*state_);
+    if (leave_was_sent_ || !state_->core().ready()) return;
     Error why(Errc::kCancelled, fmt::format("worker {}'s client was destroyed without leave()",
                                             state_->core().worker()));
     log(LogLevel::kWarning,
@@ -337,6 +448,8 @@ void Client::give_up() noexcept {
 
 Status Client::leave(const Status& outcome) {
     if (state_ == nullptr) return Error(Errc::kUnavailable, "this client was moved from");
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     if (leave_was_sent_) return leave_error_;
     WEIR_TRY(state_->may_wait());
     ClientCore& core = state_->core();
@@ -352,6 +465,8 @@ Status Client::leave(const Status& outcome) {
 }
 
 Result<ClientStats> Client::stats(std::span<const TaskId> after) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     WEIR_TRY(wait_for(*state_, after));
     ClientCore& core = state_->core();
     ClientStats stats;
@@ -389,21 +504,41 @@ namespace access {
 
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
               std::span<const std::byte> values, const Options& options) {
+    const Turn turn(state);
+    if (!turn) {
+        (void)turn.error();
+        return kNoTurn;
+    }
     return state.core().push(table, keys, values, options_of(options));
 }
 
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,
               std::span<const std::byte> values, const Options& options) {
+    const Turn turn(state);
+    if (!turn) {
+        (void)turn.error();
+        return kNoTurn;
+    }
     return state.core().push(table, keys, values, options_of(options));
 }
 
 uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
               std::span<std::byte> out, const Options& options) {
+    const Turn turn(state);
+    if (!turn) {
+        (void)turn.error();
+        return kNoTurn;
+    }
     return state.core().pull(table, keys, out, options_of(options));
 }
 
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
               const Options& options) {
+    const Turn turn(state);
+    if (!turn) {
+        (void)turn.error();
+        return kNoTurn;
+    }
     return state.core().pull(table, keys, out, options_of(options));
 }
 
@@ -416,12 +551,19 @@ size_t pushed_row_bytes(const TableInfo& table) noexcept {
 }
 
 Iteration next_iteration(ClientState& state, const TableInfo& table) {
+    const Turn turn(state);
+    if (!turn) {
+        (void)turn.error();
+        return std::nullopt;
+    }
     return state.core().next_iteration(table.schema.id);
 }
 
 Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::string_view name,
                                                       ValueType type, const TableOptions& options,
                                                       std::span<const TaskId> after) {
+    const Turn turn(state);
+    if (!turn) return turn.error();
     TableSchema wanted;
     wanted.name = name;
     wanted.value_type = type;
@@ -456,6 +598,8 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
 Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::string_view name,
                                                     ValueType type, uint32_t width,
                                                     std::span<const TaskId> after) {
+    const Turn turn(state);
+    if (!turn) return turn.error();
     WEIR_TRY(wait_for(state, after));
     const ClientCore::CallId call = state.core().open_table(name);
     state.wait_until([&] { return state.core().done(call); });
@@ -474,6 +618,8 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
 
 Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& state, size_t count,
                                             size_t value_bytes) {
+    const Turn turn(*state);
+    if (!turn) return turn.error();
     size_t bytes = 0;
     std::byte* memory = nullptr;
     if (!__builtin_mul_overflow(std::max<size_t>(count, 1), value_bytes, &bytes)) {
@@ -486,6 +632,7 @@ Result<std::shared_ptr<std::byte>> allocate(const std::shared_ptr<ClientState>& 
                                  count, value_bytes));
     }
     return std::shared_ptr<std::byte>(memory, [state, bytes](std::byte* p) {
+        const TurnInTheEnd last_turn(*state);
         state->give_back({p, bytes});
     });
 }

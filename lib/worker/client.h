@@ -39,8 +39,9 @@ struct ResumedFrom {
     std::vector<SavedTable> tables;  ///< the last made first; of very many only some
 };
 
-/// The deadline of a call that waits for other workers' computation, which may take as long as
-/// it likes. If a worker or server dies, or a server stops answering, the call ends long before.
+/// The deadline of calls that wait for other workers' computation (pushes and pulls of iterations,
+/// barriers), unless they name one: that may take as long as it likes. If a worker or server dies, or a
+/// server stops answering, the call ends long before.
 inline constexpr std::chrono::nanoseconds kLongDeadline = std::chrono::hours(24 * 365);
 
 template <Value T>
@@ -56,7 +57,8 @@ class Buffer;
 /// has asked for by then is logged, once for each table and kind of error, and counted
 /// (ClientStats::errors_lost).
 ///
-/// Thread: the client's
+/// Thread: the client's. While another thread is in the client, the functions that return a Status end
+///         with kTwoThreads, test() returns false, and the destructor waits for its turn
 class [[nodiscard]] Task {
 public:
     Task() = default;
@@ -138,9 +140,12 @@ private:
     Task(std::shared_ptr<ClientState> state, uint64_t call) noexcept
         : state_(std::move(state)), call_(call) {}
 
+    /// Of a call that was not started.
+    explicit Task(Error why) : result_(std::move(why)) {}
+
     [[nodiscard]] bool has_ended() const;
     void finish() noexcept;
-    Status take();
+    Status take(std::shared_ptr<ClientState>& state);
 
     std::shared_ptr<ClientState> state_;  ///< null: it has ended, with `result_`
     uint64_t call_ = 0;
@@ -155,23 +160,17 @@ private:
 /// Thread: the client's
 class Tasks {
 public:
-    Tasks() = default;
-
-    Tasks(Tasks&& other) noexcept
-        : under_way_(std::exchange(other.under_way_, {})),
-          first_error_(std::exchange(other.first_error_, {})),
-          failed_in_(std::move(other.failed_in_)) {}
-
+    Tasks();
+    Tasks(Tasks&& other) noexcept;
     Tasks& operator=(Tasks&& other) noexcept;
     Tasks(const Tasks&) = delete;
     Tasks& operator=(const Tasks&) = delete;
 
-    ~Tasks() { lose_error(); }
+    ~Tasks();
 
-    void add(Task task) { under_way_.push_back(std::move(task)); }
-
+    void add(Task task);
     /// Tasks that were added and have not been taken out by reap(), wait_for_room() or wait().
-    [[nodiscard]] size_t count() const noexcept { return under_way_.size(); }
+    [[nodiscard]] size_t count() const noexcept;
 
     /// Removes the tasks that have ended and returns how many these were. Keeps the first error
     /// for wait(). Does not block; polls the client.
@@ -263,7 +262,8 @@ struct ClientStats {
 
 /// A worker's part in its job. Several clients in a process are independent of each other.
 ///
-/// Thread: one at a time
+/// Thread: one at a time, with all that came from it. A call that another thread makes meanwhile ends
+///         with kTwoThreads, without an effect
 class Client {
 public:
     explicit Client(std::shared_ptr<ClientState> state) noexcept : state_(std::move(state)) {}
@@ -291,8 +291,8 @@ public:
     [[nodiscard]] uint32_t worker_count_at_start() const noexcept;
 
     /// Creates a table, or finds the one that another worker created with the same name and
-    /// options. Like open_table() and stats(), waits for the tasks `after` before it begins, at
-    /// most for the client's deadline (WEIR_DEADLINE_MS); see PushOptions::after.
+    /// options. Like open_table() and stats(), waits for the tasks `after` before it begins; see
+    /// PushOptions::after.
     /// The servers take all of its memory at once, and serve no other table meanwhile: make large
     /// tables before training begins.
     /// Errors: kTypeMismatch if it exists with another value type or width, or if the rule does
@@ -327,8 +327,9 @@ public:
     /// Errors: kNoMemory with the ulimit to set
     [[nodiscard]] Result<Registration> register_memory(std::span<std::byte> memory);
 
-    /// Waits until all workers of the job have called barrier(), at most `at_most`. 0: at most
-    /// the client's deadline (WEIR_DEADLINE_MS).
+    /// Waits until all workers of the job have called barrier(), however long they compute, or at most
+    /// `at_most` if that is not 0. A worker or server that dies, or shows no sign of life for
+    /// WEIR_DEADLINE_MS, ends it.
     /// Comes to the barrier only after the tasks `after` have finished; see PushOptions::after.
     /// Errors: kPeerLost if a worker or server has died; kDeadline; the error of a task of `after`
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {},

@@ -361,7 +361,8 @@ Status ClientCore::launch(const Transfer& t, CallId& call_id) {
     call->table = t.table->schema.id;
     call->is_push = t.kind == Kind::kPush;
     calls_.started(call_id, *call, [this](CallId of) { return call_needs_caller(of); });
-    send_off(*call, t.options.deadline_ns);
+    const bool waits_for_workers = t.options.deadline_ns == 0 && t.options.iteration.has_value();
+    send_off(*call, waits_for_workers ? CallOptions::kLongNs : t.options.deadline_ns);
     return {};
 }
 

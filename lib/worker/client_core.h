@@ -32,6 +32,7 @@
 #include "lib/ring/view_change.h"
 #include "lib/store/memory.h"
 #include "lib/store/memory_with_caches.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/store/table_schema.h"
 #include "lib/wire/checkpoint_message.h"
 #include "lib/wire/frame.h"
@@ -88,7 +89,10 @@ struct TableInfo {
 struct CallOptions {
     /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.
     std::optional<uint64_t> iteration = std::nullopt;
-    uint64_t deadline_ns = 0;             ///< from when the call is made; 0: the client's default
+    /// From when the call is made. 0: of one that names an iteration, kLongNs; of others the client's
+    /// default, from when they start.
+    uint64_t deadline_ns = 0;
+    static constexpr uint64_t kLongNs = uint64_t{365} * 24 * 3600 * kSecond;
     static constexpr uint64_t kOver = 1;  ///< the deadline has passed: nothing is sent
     /// Tasks that must have finished before the call starts. Read before the call returns.
     std::span<const TaskId> after = {};
@@ -162,7 +166,7 @@ public:
     CallId create_table(const TableSchema& schema);
     CallId open_table(std::string_view table_name);
     CallId drop_table(std::string_view table_name);
-    /// `deadline_ns`: from now; 0: the default. `after`: as CallOptions::after.
+    /// `deadline_ns`: from now; 0: CallOptions::kLongNs. `after`: as CallOptions::after.
     CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after = {});
     CallId take_work(uint32_t piece_count, uint64_t deadline_ns, std::string_view description = {});
     /// What an ended take_work() call brought.
@@ -171,7 +175,8 @@ public:
     CallId ask_about_work(WorkAsk what);
     /// What an ended WorkAsk::kLost brought.
     [[nodiscard]] Result<LostWorkersMessage> take_lost_workers(CallId call);
-    /// Sends nothing, and ends when the tasks have finished; see CallOptions::after.
+    /// Sends nothing, and ends when the tasks have finished; see CallOptions::after. `deadline_ns` 0: it
+    /// has none.
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
     /// A part of an iteration that is still open counts as withdrawn, and other pushes that are may
     /// have no effect: wait until no push or pull is, has_open_values().

@@ -88,8 +88,8 @@ void ClientCore::withdraw(Call& call, const Request& request, Error why) {
 
 std::string ClientCore::text_of_deadline(const Request& request) const {
     if (request.header.kind == Kind::kBarrier) {
-        return "not all workers came to the barrier before the deadline; if they may compute for "
-               "longer, give it a longer one, such as kLongDeadline";
+        return "not all workers came to the barrier in the time that the call was given; without "
+               "one it waits for as long as they compute";
     }
     const bool asks_for_share = request.header.first == static_cast<uint64_t>(WorkAsk::kTake);
     if (request.header.kind == Kind::kWork && asks_for_share)
@@ -100,9 +100,8 @@ std::string ClientCore::text_of_deadline(const Request& request) const {
         text = fmt::format("{}: {}", table_text(request.header.table), text);
     if (request.header.iteration != 0) {
         text += fmt::format(
-            "; it may still wait for another worker's part of iteration {}: if "
-            "that one may compute for longer, give the call a longer deadline, "
-            "such as kLongDeadline",
+            "; it may still wait for another worker's part of iteration {}: without a deadline of "
+            "its own the call waits for as long as that one computes",
             request.header.iteration);
     }
     return text.append(fate_of_push(request.header.kind));

@@ -5,13 +5,20 @@
 /// waits. The process's Job makes it.
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
+#include <thread>
+
+#include <pthread.h>
 
 #include "lib/base/clock.h"
 #include "lib/node/idle.h"
 #include "lib/store/memory.h"
 #include "lib/worker/client_core.h"
+#include "lib/worker/table_access.h"
 
 namespace weir {
 
@@ -30,7 +37,7 @@ protected:
     MemoryRegistrar() = default;
 };
 
-/// Thread: the client's.
+/// Thread: the one that has its turn (access::Turn)
 class ClientState {
 public:
     /// `pool` and `registrar` must keep alive the devices that they belong to.
@@ -58,6 +65,14 @@ public:
     ClientState& operator=(const ClientState&) = delete;
 
     [[nodiscard]] ClientCore& core() noexcept { return *core_; }
+
+    /// The thread that has its turn; none is 0. See access::Turn.
+    [[nodiscard]] std::atomic<pthread_t>& user() noexcept { return user_; }
+
+    /// Whether this is the first time that it is asked.
+    [[nodiscard]] bool tells_of_two_threads() noexcept {
+        return !has_told_.exchange(true, std::memory_order_relaxed);  // a flag alone
+    }
 
     [[nodiscard]] Memory& pool() noexcept { return *pool_; }
 
@@ -128,6 +143,28 @@ private:
     std::unique_ptr<ClientCore> core_;
     std::vector<std::span<std::byte>> not_free_yet_;  ///< given back by the user, still referenced
     Idle idle_;
+    alignas(64) std::atomic<pthread_t> user_{0};  ///< a line that no thread of Weir's own reads
+    std::atomic<bool> has_told_{false};
 };
 
+namespace access {
+
+/// For destructors, which cannot fail: waits until this thread has its turn.
+class TurnInTheEnd {
+public:
+    explicit TurnInTheEnd(ClientState& state) {
+        turn_.emplace(state);
+        if (*turn_) return;
+        (void)turn_->error();  // logs it
+        while (!*turn_) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            turn_.emplace(state);
+        }
+    }
+
+private:
+    std::optional<Turn> turn_;
+};
+
+}  // namespace access
 }  // namespace weir

@@ -63,6 +63,7 @@ ClientCore::CallId ClientCore::start_in_order(const Transfer& t) {
     return id;
 }
 
+/// Who waits for other workers does so for as long as they compute, unless the caller has said how long.
 ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const TaskId> after) {
     if (deadline_ns == CallOptions::kOver) {
         return calls_.failed(Error(Errc::kDeadline,
@@ -71,7 +72,8 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const Tas
     }
     if (after.empty()) {
         if (Status status = check_barrier(); !status) return calls_.failed(std::move(status));
-        return control(manager(), Kind::kBarrier, {}, deadline_ns);
+        return control(manager(), Kind::kBarrier, {},
+                       deadline_ns == 0 ? CallOptions::kLongNs : deadline_ns);
     }
     CallTasks::Waiting waiting;
     waiting.after.assign(after.begin(), after.end());
@@ -81,7 +83,7 @@ ClientCore::CallId ClientCore::barrier(uint64_t deadline_ns, std::span<const Tas
         WEIR_TRY(check_barrier());
         if (!requests_.has_room(1)) return Error(Errc::kBusy, kTooManyRequests);
         if (call.state == Call::State::kStarting) call.state = Call::State::kOpen;
-        send_off(call, left_ns);
+        send_off(call, left_ns == 0 ? CallOptions::kLongNs : left_ns);
         add_control_request(id, manager(), Kind::kBarrier, {});
         endpoint_->flush();
         return {};
@@ -109,20 +111,22 @@ ClientCore::CallId ClientCore::wait_for(uint64_t deadline_ns, std::span<const Ta
     return add_task(deadline_ns, std::move(waiting), check_ready());
 }
 
-/// The deadline counts from now on.
+/// A deadline counts from now on. Without one (0) the call waits for as long as its tasks take, which
+/// have their own, and the usual one counts from when it starts.
 ClientCore::CallId ClientCore::add_task(uint64_t deadline_ns, CallTasks::Waiting waiting,
                                         Status wrong) {
     CallId id = 0;
     Call* const call = calls_.begin(id);
     if (call == nullptr) return 0;
-    call->deadline_ns = clock_.now_ns() + (deadline_ns != 0 ? deadline_ns : options_.deadline_ns);
+    if (deadline_ns != 0) call->deadline_ns = clock_.now_ns() + deadline_ns;
     next_deadline_ns_ = std::min(next_deadline_ns_, call->deadline_ns);
     tasks_.add(id, *call, std::move(waiting), std::move(wrong));
     return id;
 }
 
-/// Of the time that a call has that starts only now.
+/// Of the time that a call has that starts only now; 0: it was given none.
 Result<uint64_t> ClientCore::remaining_ns(const Call& call) const {
+    if (call.deadline_ns == Call::kNoDeadline) return 0;
     const uint64_t now_ns = clock_.now_ns();
     if (now_ns < call.deadline_ns) return call.deadline_ns - now_ns;
     return Error(Errc::kDeadline,

@@ -11,6 +11,8 @@
 
 namespace weir {
 
+using access::Turn;
+
 Iterations::Iterations(Client& client, Consistency consistency)
     : state_(client.state_),
       order_(std::make_unique<IterationOrder>(state_->core().graph(), consistency)),
@@ -35,6 +37,11 @@ bool Iterations::may_begin(uint64_t iteration) {
 }
 
 bool Iterations::may_begin(uint64_t iteration, Consistency consistency) {
+    const Turn turn(*state_);
+    if (!turn) {
+        (void)turn.error();
+        return false;
+    }
     state_->core().settle_tasks();
     if (order_->may_begin(iteration, consistency)) return true;
     (void)state_->core().poll_seldom();
@@ -42,15 +49,15 @@ bool Iterations::may_begin(uint64_t iteration, Consistency consistency) {
 }
 
 Status Iterations::begin(uint64_t iteration, const BeginOptions& options) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     if (iteration <= last()) return order_->begin(iteration);  // says what is wrong
     state_->core().settle_tasks();
     const auto may = [&] { return order_->may_begin(iteration, options.consistency); };
     if (!may()) {
         WEIR_TRY(state_->may_wait());
         const std::chrono::nanoseconds at_most =
-            options.at_most.count() == 0
-                ? std::chrono::nanoseconds(state_->core().default_deadline_ns())
-                : std::min<std::chrono::nanoseconds>(options.at_most, kLongDeadline);
+            options.at_most.count() == 0 ? kLongDeadline : std::min(options.at_most, kLongDeadline);
         const auto end = std::chrono::steady_clock::now() + at_most;
         state_->wait_until([&] { return may() || std::chrono::steady_clock::now() >= end; },
                            static_cast<uint64_t>(std::max<int64_t>(1, at_most.count())));
@@ -75,6 +82,8 @@ Status Iterations::begin(uint64_t iteration, const BeginOptions& options) {
 }
 
 Status Iterations::add(Task& task) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
     if (last() == 0)
         return Error(Errc::kInvalidArgument, "a task is added before any iteration has begun");
     const TaskId id = task.id();
@@ -88,6 +97,11 @@ Status Iterations::add(Task& task) {
 }
 
 std::vector<TaskId> Iterations::dependencies(uint64_t iteration) {
+    const Turn turn(*state_);
+    if (!turn) {
+        (void)turn.error();
+        return {kNoTask};
+    }
     state_->core().settle_tasks();
     return order_->dependencies(iteration);
 }

@@ -49,7 +49,7 @@ class Iterations {
 public:
     struct BeginOptions {
         Consistency consistency;  ///< of this iteration alone
-        /// 0: the client's deadline (WEIR_DEADLINE_MS). Each task has its own deadline, too.
+        /// 0: without an end of its own. Each task has its own deadline, too.
         std::chrono::nanoseconds at_most{0};
     };
 
@@ -96,18 +96,16 @@ public:
     /// Errors:  through the task: kInvalidArgument if none has begun, if it has pushed to the table
     ///          before, if the table is another client's, or if tau is above its max_delay; see
     ///          Table::push
-    template <Value T, class Keys>
-    Task push(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<const T>> values,
-              PushOptions options = {}) {
-        if (const Status wrong = check_may_use(table.state_, "a push"); !wrong)
-            return failed(wrong, table.schema());
-        const Result<std::optional<uint64_t>> number =
-            number_of_push(table.schema(), table.next_iteration());
-        if (!number) return failed(number.error(), table.schema());
-        options.iteration = *number;
-        Task task = table.push(std::forward<Keys>(keys), values, options);
-        if (const Status added = add(task); !added) return failed(added, table.schema());
-        return task;
+    template <Value T>
+    Task push(Table<T>& table, KeySpan keys, std::type_identity_t<ValueSpan<const T>> values,
+              const PushOptions& options = {}) {
+        return push_of(table, keys, values, options);
+    }
+
+    template <Value T>
+    Task push(Table<T>& table, KeyRange keys, std::type_identity_t<ValueSpan<const T>> values,
+              const PushOptions& options = {}) {
+        return push_of(table, keys, values, options);
     }
 
     /// Starts a pull that names the oldest iteration of the table that will do for the one that
@@ -119,13 +117,16 @@ public:
     ///
     /// Errors:  through the task: kInvalidArgument if none has begun, or if the table is another
     ///          client's; see Table::pull
-    template <Value T, class Keys>
-    Task pull(Table<T>& table, Keys&& keys, std::type_identity_t<std::span<T>> out,
-              PullOptions options = {}) {
-        if (const Status wrong = check_may_use(table.state_, "a pull"); !wrong)
-            return failed(wrong, table.schema());
-        options.iteration = oldest_for_pull(table.schema(), table.next_iteration());
-        return table.pull(std::forward<Keys>(keys), out, options);
+    template <Value T>
+    Task pull(Table<T>& table, KeySpan keys, std::type_identity_t<ValueSpan<T>> out,
+              const PullOptions& options = {}) {
+        return pull_of(table, keys, out, options);
+    }
+
+    template <Value T>
+    Task pull(Table<T>& table, KeyRange keys, std::type_identity_t<ValueSpan<T>> out,
+              const PullOptions& options = {}) {
+        return pull_of(table, keys, out, options);
     }
 
 private:
@@ -134,6 +135,31 @@ private:
         uint32_t table = 0;
         uint64_t iteration = 0;  ///< the table's own, for which that one pushes
     };
+
+    template <Value T, class Keys>
+    Task push_of(Table<T>& table, Keys keys, ValueSpan<const T> values, PushOptions options) {
+        const access::Turn turn(*state_);
+        if (!turn) return Task(turn.error());
+        if (const Status wrong = check_may_use(table.state_, "a push"); !wrong)
+            return failed(wrong, table.schema());
+        const Result<std::optional<uint64_t>> number =
+            number_of_push(table.schema(), table.next_iteration());
+        if (!number) return failed(number.error(), table.schema());
+        options.iteration = *number;
+        Task task = table.push(keys, values, options);
+        if (const Status added = add(task); !added) return failed(added, table.schema());
+        return task;
+    }
+
+    template <Value T, class Keys>
+    Task pull_of(Table<T>& table, Keys keys, ValueSpan<T> out, PullOptions options) {
+        const access::Turn turn(*state_);
+        if (!turn) return Task(turn.error());
+        if (const Status wrong = check_may_use(table.state_, "a pull"); !wrong)
+            return failed(wrong, table.schema());
+        options.iteration = oldest_for_pull(table.schema(), table.next_iteration());
+        return table.pull(keys, out, options);
+    }
 
     /// A call that belongs to the iteration that began last, in a table of `owner`.
     [[nodiscard]] Status check_may_use(const std::shared_ptr<ClientState>& owner,

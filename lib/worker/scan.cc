@@ -7,12 +7,18 @@
 
 #include "lib/worker/client_state.h"
 #include "lib/worker/scan_walk.h"
+#include "lib/worker/table_access.h"
 
 namespace weir {
 
 TableScan::TableScan(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info,
                      const ScanOptions& options)
     : state_(std::move(state)), info_(std::move(info)), options_(options) {
+    const access::Turn turn(*state_);
+    if (!turn) {
+        status_ = turn.error();
+        return;
+    }
     deadline_ns_ = options_.deadline.count() == 0
                        ? state_->core().default_deadline_ns()
                        : static_cast<uint64_t>(options_.deadline.count());
@@ -30,13 +36,16 @@ TableScan::TableScan(std::shared_ptr<ClientState> state, std::shared_ptr<const T
         if (is_due_) {
             ask(deadline_ns_);
         } else {
-            call_ = state_->core().wait_for(deadline_ns_, options_.after);
+            const auto at_most = static_cast<uint64_t>(options_.deadline.count());
+            call_ = state_->core().wait_for(at_most, options_.after);
         }
     }
 }
 
 TableScan::~TableScan() {
-    if (is_asked_ || !is_due_) state_->core().drop(call_);
+    if (!is_asked_ && is_due_) return;
+    const access::TurnInTheEnd turn(*state_);
+    state_->core().drop(call_);
 }
 
 /// Waits for the tasks after which it comes.
@@ -65,6 +74,12 @@ void TableScan::ask(uint64_t deadline_ns) {
 bool TableScan::next() {
     keys_.clear();
     values_.clear();
+    if (!status_) return false;
+    const access::Turn turn(*state_);
+    if (!turn) {
+        status_ = turn.error();
+        return false;
+    }
     if (status_ && !is_due_) status_ = begin();
     if (status_ && is_asked_) status_ = state_->may_wait();
     const uint64_t now_ns = SteadyClock().now_ns();

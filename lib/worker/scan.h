@@ -30,8 +30,8 @@ struct ScanOptions {
     /// How long a piece may take, also if its keys move meanwhile. 0: the client's deadline
     /// (WEIR_DEADLINE_MS). Negative: it is over already.
     std::chrono::nanoseconds deadline{0};
-    /// As PushOptions::after: the first next() waits for these tasks, for as long as for a piece,
-    /// counted from when the scan is made.
+    /// As PushOptions::after: the first next() waits for these tasks; with a deadline, at most for
+    /// that, counted from when the scan is made.
     std::vector<TaskId> after = {};
 };
 

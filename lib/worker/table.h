@@ -3,6 +3,7 @@
 /// \file
 /// Table<T>: typed push and pull. Buffer<T>: registered memory for the values.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -60,9 +61,11 @@ public:
 
     [[nodiscard]] const T* end() const noexcept { return data() + size(); }
 
-    [[nodiscard]] std::span<T> span() noexcept { return values_; }
+    [[nodiscard]] std::span<T> span() & noexcept { return values_; }
 
-    [[nodiscard]] std::span<const T> span() const noexcept { return values_; }
+    [[nodiscard]] std::span<const T> span() const& noexcept { return values_; }
+
+    void span() && = delete;  // the buffer would end before what uses it
 
 private:
     friend class Client;
@@ -83,12 +86,13 @@ struct PushOptions {
     /// one before; if the table has a max_delay, no more than max_delay + 1 may be under way,
     /// else no more than 64.
     std::optional<uint64_t> iteration = std::nullopt;
-    /// How long the call may take from now. 0: the client's deadline (WEIR_DEADLINE_MS).
-    /// Negative: it is over already, and nothing is sent. Choose a longer one, such as kLongDeadline, for a call that
-    /// waits for other workers' computation. Such a call still fails at once when a worker dies,
-    /// and with kDeadline when a server gives no sign of life for the client's deadline.
-    /// It counts also while the call waits for `after`; if it comes before the call has started,
-    /// nothing is sent.
+    /// How long the call may take from now, also while it waits for `after`; if that is over before
+    /// the call has started, nothing is sent. Negative: it is over already.
+    ///
+    /// 0: a call that names no iteration may take WEIR_DEADLINE_MS from when it has started. One that
+    /// names an iteration waits for other workers' computation, for as long as that takes: it still
+    /// fails at once when a worker dies, and with kDeadline when a server gives no sign of life for
+    /// WEIR_DEADLINE_MS.
     std::chrono::nanoseconds deadline{0};
     /// Tasks of this client that must have finished before the push starts; they need not have
     /// when the call is made. If one fails, the push is not started and ends with that error,
@@ -117,7 +121,8 @@ struct PullOptions {
 
 /// A handle of a table; cheap to copy. Keys are sorted and unique, in any contiguous range of
 /// 64-bit integers; KeyBatch makes such keys from others. Keys, values, and the memory that a
-/// pull fills must stay valid and unchanged until the task has ended.
+/// pull fills must stay valid and unchanged until the task has ended: temporaries that own them do
+/// not compile.
 ///
 /// Thread: the client's
 template <Value T>
@@ -127,15 +132,15 @@ public:
     ///
     /// Shape:   values.size() == keys.size() * pushed_width(), row per key
     /// Errors:  through the task, see Task::wait
-    Task push(KeySpan keys, std::span<const T> values, const PushOptions& options = {}) {
-        return task(access::push(*state_, *info_, keys.span(), std::as_bytes(values),
+    Task push(KeySpan keys, ValueSpan<const T> values, const PushOptions& options = {}) {
+        return task(access::push(*state_, *info_, keys.span(), std::as_bytes(values.span()),
                                  access_options(options)));
     }
 
     /// The same for all keys of a range of a dense table.
-    Task push(KeyRange keys, std::span<const T> values, const PushOptions& options = {}) {
-        return task(
-            access::push(*state_, *info_, keys, std::as_bytes(values), access_options(options)));
+    Task push(KeyRange keys, ValueSpan<const T> values, const PushOptions& options = {}) {
+        return task(access::push(*state_, *info_, keys, std::as_bytes(values.span()),
+                                 access_options(options)));
     }
 
     /// Starts a pull: writes the values of `keys` to `out`. A key that was never pushed reads as
@@ -143,14 +148,14 @@ public:
     ///
     /// Shape:   out.size() == keys.size() * width(), row per key
     /// Errors:  through the task, see Task::wait
-    Task pull(KeySpan keys, std::span<T> out, const PullOptions& options = {}) {
-        return task(access::pull(*state_, *info_, keys.span(), std::as_writable_bytes(out),
+    Task pull(KeySpan keys, ValueSpan<T> out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys.span(), std::as_writable_bytes(out.span()),
                                  access_options(options)));
     }
 
     /// The same for all keys of a range of a dense table.
-    Task pull(KeyRange keys, std::span<T> out, const PullOptions& options = {}) {
-        return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out),
+    Task pull(KeyRange keys, ValueSpan<T> out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys, std::as_writable_bytes(out.span()),
                                  access_options(options)));
     }
 
@@ -191,7 +196,9 @@ private:
     }
 
     /// Takes its reference to the state only now, when the requests are already on their way.
-    Task task(uint64_t call) const noexcept { return Task(state_, call); }
+    Task task(uint64_t call) const {
+        return call == access::kNoTurn ? Task(access::no_turn()) : Task(state_, call);
+    }
 
     std::shared_ptr<ClientState> state_;
     std::shared_ptr<const TableInfo> info_;

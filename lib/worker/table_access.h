@@ -25,6 +25,32 @@ struct TableOptions;
 
 namespace access {
 
+/// While it lives, this thread is the only one in the client: another one that comes meanwhile has no
+/// turn, and its call ends with kTwoThreads. Turns of one thread may nest.
+class Turn {
+public:
+    explicit Turn(ClientState& state) noexcept;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn();
+
+    [[nodiscard]] explicit operator bool() const noexcept { return has_turn_; }
+
+    /// Why this thread has no turn. Logs it, too, once for each client.
+    [[nodiscard]] Error error() const;
+
+private:
+    ClientState& state_;
+    bool has_turn_;
+    bool is_outermost_;
+};
+
+/// The id of a call that was not started, because its thread had no turn.
+inline constexpr uint64_t kNoTurn = ~uint64_t{0};
+
+/// Its error.
+[[nodiscard]] Error no_turn();
+
 using Nanoseconds = std::chrono::nanoseconds;
 using Iteration = std::optional<uint64_t>;
 
@@ -36,7 +62,7 @@ struct Options {
     std::span<const NamedNumber> arguments = {};
 };
 
-// These four start a call and return its id, for a Task.
+// These four start a call and return its id, for a Task; or kNoTurn.
 uint64_t push(ClientState& state, const TableInfo& table, std::span<const uint64_t> keys,
               std::span<const std::byte> values, const Options& options);
 uint64_t push(ClientState& state, const TableInfo& table, KeyRange keys,

@@ -17,6 +17,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/prox.h"
+#include "tests/job/small_job.h"
 
 namespace weir::apps {
 namespace {
@@ -148,7 +149,7 @@ std::vector<Wait> all_waits() {
 bool is_waited_for(milliseconds deadline) {
     const auto job = start(2, deadline);
     std::vector<std::string> failed(2);
-    job->run_workers([&](uint32_t i) {
+    test::each_worker(*job, [&](uint32_t i) {
         auto client = job->make_client(i);
         if (!client) {
             failed[i] = client.error().message();
@@ -178,7 +179,7 @@ TEST_SUITE("client exchange") {
     TEST_CASE("sums, maxima and weights are those of all workers, round after round") {
         const auto job = start(3);
         std::vector<Status> outcomes(3);
-        job->run_workers([&](uint32_t i) {
+        test::each_worker(*job, [&](uint32_t i) {
             auto client = job->make_client(i);
             if (!client) {
                 outcomes[i] = std::move(client).error();
@@ -204,7 +205,7 @@ TEST_SUITE("client exchange") {
             const auto job = start(3);
             std::vector<Status> outcomes(3);
             std::atomic<uint32_t> past_barrier{0};
-            job->run_workers([&](uint32_t i) {
+            test::each_worker(*job, [&](uint32_t i) {
                 auto client = std::move(job->make_client(i)).value();
                 auto exchange =
                     std::move(ClientExchange::make(client, "t", 0.5, place_of(client))).value();
@@ -231,7 +232,7 @@ TEST_SUITE("client exchange") {
         const auto job = start(2);
         std::vector<double> weights(kKeys);
         std::vector<Status> outcomes(2);
-        job->run_workers([&](uint32_t i) {
+        test::each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             auto exchange =
                 std::move(ClientExchange::make(client, "t", 0.5, place_of(client))).value();

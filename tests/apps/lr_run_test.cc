@@ -10,6 +10,7 @@
 #include "lib/apps/lr/client_exchange.h"
 #include "lib/base/random.h"
 #include "tests/data/scratch.h"
+#include "tests/job/small_job.h"
 
 namespace weir::apps {
 namespace {
@@ -38,7 +39,7 @@ std::vector<Result<LrRun>> train(uint32_t workers, const LrRunOptions& options,
     std::vector<Result<LrRun>> runs;
     for (uint32_t i = 0; i < workers; ++i)
         runs.emplace_back(Error(Errc::kCancelled, "not run"));
-    (*job)->run_workers([&](uint32_t i) {
+    test::each_worker(**job, [&](uint32_t i) {
         auto client = (*job)->make_client(i);
         if (!client) return;
         LrRunOptions own = options;

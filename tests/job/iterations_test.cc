@@ -212,7 +212,9 @@ TEST_SUITE("iterations") {
             CHECK(client.barrier());
             CHECK(iterations.begin(3, 1h));
             CHECK(first.wait());
-            Task wrong = table.push(std::vector<uint64_t>{2, 1}, std::vector<double>{1, 1});
+            const std::vector<uint64_t> unsorted{2, 1};
+            const std::vector<double> two_ones{1, 1};
+            Task wrong = table.push(unsorted, two_ones);
             CHECK(iterations.add(wrong));
             CHECK(iterations.may_begin(5));
             const Status failed = iterations.begin(5);

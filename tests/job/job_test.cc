@@ -39,7 +39,7 @@ TEST_SUITE("job") {
     TEST_CASE("what is registered and used shows in the counters, each pool once") {
         const auto job = start_job(2, 2, 2);
         std::vector<ClientStats> stats(2);
-        job->run_workers([&](uint32_t i) {
+        each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             auto table = std::move(client.create_table<float>("t", dense_options(kMiB))).value();
             const auto mine = client.make_buffer<float>((i + 1) * kMiB);
@@ -79,7 +79,7 @@ TEST_SUITE("job") {
     TEST_CASE("a client that is destroyed without leave() is named as that") {
         const auto job = start_job(1, 1, 2);
         Status barrier;
-        job->run_workers([&](uint32_t i) {
+        each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             if (i == 1) return;  // an early return
             barrier = client.barrier();
@@ -181,7 +181,7 @@ TEST_SUITE("job") {
 
     TEST_CASE("a worker that leaves waits until its pushes and pulls have ended") {
         const auto job = start_job(2, 1, 2);
-        job->run_workers([&](uint32_t i) {
+        each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             auto table = std::move(client.create_table<float>("t", dense_options(kMiB))).value();
             if (i == 1) {

@@ -21,8 +21,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "lib/base/config.h"
 #include "lib/base/random.h"
 #include "lib/bootstrap/rendezvous/socket.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/weir.h"
 #include "transport/net/reserved_port.h"
 
@@ -88,7 +90,7 @@ constexpr KeyRange kAll{0, 64};
 Status push_iterations(Table<int64_t>& table, uint64_t first, uint64_t last) {
     const std::vector<int64_t> ones(kAll.key_count(), 1);
     for (uint64_t i = first; i <= last; ++i)
-        WEIR_TRY(table.push(kAll, ones, {.iteration = i, .deadline = kLongDeadline}).wait());
+        WEIR_TRY(table.push(kAll, ones, {.iteration = i}).wait());
     return {};
 }
 
@@ -148,8 +150,7 @@ public:
             const uint64_t first = random_.below(kDenseKeys);
             const uint64_t count = 1 + random_.below(kDenseKeys - first);
             WEIR_TRY(push(ranges, values.span().first(count), first, {}));
-            WEIR_TRY(
-                push(ranges, values.span(), 0, {.iteration = turn, .deadline = kLongDeadline}));
+            WEIR_TRY(push(ranges, values.span(), 0, {.iteration = turn}));
         }
         return client.barrier();
     }

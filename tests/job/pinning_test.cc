@@ -57,14 +57,11 @@ std::map<std::string, Named> threads_of_job(const char* pin) {
     const auto job = Job::start(options, config);
     REQUIRE(job.has_value());
     std::map<std::string, Named> threads;
-    (*job)->run_workers([&](uint32_t i) {
-        auto client = (*job)->make_client(i);
-        REQUIRE(client.has_value());
-        CHECK(client->barrier().has_value());
-        if (i == 0) threads = threads_of_this_process();
-        CHECK(client->barrier().has_value());
-        CHECK(client->leave().has_value());
-    });
+    CHECK((*job)->run_workers([&](Client& client) -> Status {
+        WEIR_TRY(client.barrier());
+        if (client.worker() == 0) threads = threads_of_this_process();
+        return client.barrier();
+    }));
     CHECK((*job)->serve().has_value());
     return threads;
 }

@@ -72,7 +72,8 @@ TEST_SUITE("scan") {
             options.initial_value = 7;
             auto all = std::move(client.create_table<float>("dense" + name, options)).value();
             const std::vector<uint64_t> one = {5};
-            REQUIRE(all.push(one, std::vector<float>(width, 1.0F)).wait().has_value());
+            const std::vector<float> ones(width, 1.0F);
+            REQUIRE(all.push(one, ones).wait().has_value());
             const auto everything = read_out(all);
             REQUIRE(everything.size() == count);
             CHECK(everything.at(5) == std::vector<float>(width, 8.0F));

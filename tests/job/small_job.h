@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/config.h"
+#include "lib/node/runtime.h"
 #include "lib/weir.h"
 
 namespace weir::test {
@@ -28,6 +30,15 @@ inline std::unique_ptr<Job> start_job(uint32_t servers, uint32_t shards, uint32_
     options.shards_per_server = shards;
     options.workers = workers;
     return start_job(options);
+}
+
+/// Runs `work(i)` in a thread for each worker of the process: for tests that make the clients themselves.
+template <class Work>
+void each_worker(const Job& job, const Work& work) {
+    Runtime threads(IdleOptions{});
+    for (uint32_t i = 0; i < job.shape().local_workers; ++i)
+        threads.run([&work, i] { work(i); });
+    threads.join();
 }
 
 inline TableOptions dense_options(uint64_t keys) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/config.h"
 #include "lib/weir.h"
 
 namespace weir {

@@ -17,6 +17,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
 
@@ -100,8 +101,10 @@ TEST_SUITE("tables") {
         sparse.rule = "mean";
         auto table = std::move(client.create_table<double>("t", sparse)).value();
         const std::vector<uint64_t> keys = {3, 1'000'000'007};
-        for (const double value : {1.0, 2.0, 6.0})
-            REQUIRE(table.push(keys, std::vector<double>{value, -value}).wait().has_value());
+        for (const double value : {1.0, 2.0, 6.0}) {
+            const std::vector<double> values{value, -value};
+            REQUIRE(table.push(keys, values).wait().has_value());
+        }
         std::vector<double> out(2);
         REQUIRE(table.pull(keys, out).wait().has_value());
         CHECK(out[0] == 3);
@@ -155,7 +158,8 @@ TEST_SUITE("tables") {
         sparse.rule = "greedy";
         auto table = std::move(client.create_table<float>("t", sparse)).value();
         const std::vector<uint64_t> keys = {3};
-        const Status pushed = table.push(keys, std::vector<float>{1}).wait();
+        const std::vector<float> value = {1};
+        const Status pushed = table.push(keys, value).wait();
         CHECK(pushed.code() == Errc::kPeerLost);
         (void)client.leave(pushed);
         const Status served = job->serve();
@@ -169,7 +173,7 @@ TEST_SUITE("tables") {
         constexpr uint64_t kSteps = 400;  // 32 MB of rows and 64 MB of routes, were all remembered
         const auto job = start_job(1, 2, 2);
         std::vector<ClientStats> stats(2);
-        job->run_workers([&](uint32_t i) {
+        each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             auto table = std::move(client.create_table<int64_t>("counts", {})).value();
             auto ones = std::move(client.make_buffer<int64_t>(kListKeys)).value();
@@ -206,7 +210,7 @@ TEST_SUITE("tables") {
 
     TEST_CASE("sparse keys of several workers meet in one table") {
         const auto job = start_job(2, 2, 3);
-        job->run_workers([&](uint32_t i) {
+        each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             TableOptions options;
             options.width = 2;

@@ -78,7 +78,7 @@ TEST_SUITE("tasks") {
         std::vector<double> memory(kKeys);
         std::vector<Status> outcomes(2);
         std::atomic<bool> was_refused = false;
-        job->run_workers([&](uint32_t i) {
+        each_worker(*job, [&](uint32_t i) {
             auto client = std::move(job->make_client(i)).value();
             auto table = std::move(client.create_table<double>("t", dense_options(kKeys))).value();
             const KeyRange all{0, kKeys};

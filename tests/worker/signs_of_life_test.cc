@@ -32,10 +32,10 @@ public:
                                              {1, deadline_ns});
     }
 
-    [[nodiscard]] ClientCore::CallId pull(KeyRange keys) {
+    [[nodiscard]] ClientCore::CallId pull(KeyRange keys, uint64_t deadline_ns = kLongNs) {
         const std::span<std::byte> into = std::span(out).subspan(
             keys.begin * table.row_bytes, keys.key_count() * table.row_bytes);
-        return cluster.workers[0]->pull(table, keys, into, {1, kLongNs});
+        return cluster.workers[0]->pull(table, keys, into, {1, deadline_ns});
     }
 
     /// Server 1 does nothing any more. Its machine lives and keeps the connections.
@@ -105,17 +105,43 @@ TEST_SUITE("signs of life") {
         CHECK(job.cluster.finish(1, second).has_value());
     }
 
-    TEST_CASE("a push with the usual deadline fails there, and names the longer one") {
+    TEST_CASE("pushes and pulls of iterations, and barriers, have no deadline by default") {
         LongCalls job;
-        const auto first = job.push(0, 0);
+        ClientCore& waits = *job.cluster.workers[0];
+        const auto push = job.push(0, 0);
+        const auto pull = job.pull({0, 1}, 0);
+        const auto barrier = waits.barrier(0);
+        // They wait for those, and then for the other worker as well.
+        const std::vector<TaskId> after{waits.name_task(push)};
+        const auto task = waits.wait_for(0, after);
+        std::vector<std::byte> out(job.out.size());
+        const auto later_pull =
+            waits.pull(job.table, KeyRange{0, kSlowKeys}, out, {.after = after});
+        job.pass(10 * kUsualNs);
+        for (const auto call : {push, pull, barrier, task, later_pull})
+            REQUIRE_FALSE(waits.done(call));
+        const auto others = job.push(1);
+        CHECK(job.cluster.finish(0, push).has_value());
+        CHECK(job.cluster.finish(0, pull).has_value());
+        CHECK(job.cluster.finish(0, task).has_value());
+        CHECK(job.cluster.finish(0, later_pull).has_value());
+        CHECK(job.cluster.finish(1, others).has_value());
+        CHECK_FALSE(waits.done(barrier));
+        (void)job.cluster.workers[1]->barrier(0);
+        CHECK(job.cluster.finish(0, barrier).has_value());
+    }
+
+    TEST_CASE("a push of an iteration with a deadline fails there, and says how to have none") {
+        LongCalls job;
+        const auto first = job.push(0, kUsualNs);
         job.pass(kUsualNs + kSecond);
         const Status ended = job.cluster.finish(0, first);
         REQUIRE(ended.code() == Errc::kDeadline);
         CAPTURE(ended.error().message());
         CHECK(ended.error().message().find(
                   "did not answer before the deadline; it may still wait for another worker's part "
-                  "of iteration 1: if that one may compute for longer, give the call a longer "
-                  "deadline, such as kLongDeadline") != std::string::npos);
+                  "of iteration 1: without a deadline of its own the call waits for as long as "
+                  "that one computes") != std::string::npos);
     }
 
     TEST_CASE("a server that stops ends the call within the usual deadline, and is named") {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The public headers: lib/weir.h, lib/weir_c.h, and all that they include.
+"""The public headers, and all that they include.
 
-lib/weir.h is installed as <weir/weir.h> and lib/base/log.h as <weir/base/log.h>, and they include each other by these names. So
-they never include a user's own lib/base/log.h.
+lib/weir.h is installed as <weir/weir.h>, lib/job/job.h, which users read, as <weir/job/job.h>, and lib/base/check.h, which only the
+others need, as <weir/detail/base/check.h>. They include each other by these names, so never a user's own lib/base/check.h.
 
 Usage: public_headers.py [ROOT]                   checks them and prints their paths; ROOT: by default the tree of this script
        public_headers.py ROOT --install FOLDER    writes them into FOLDER, below the prefix (meson runs this)
+       public_headers.py ROOT --write FOLDER STAMP DEPFILE
+                                                  writes them into FOLDER, for a project that has this one as a subproject (the same)
        public_headers.py ROOT --compile INCLUDE   compiles each of them alone, as installed below INCLUDE (with $CXX, or g++)
 """
 
@@ -17,18 +19,22 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ENTRIES = ("lib/weir.h", "lib/weir_c.h")
-# The only foreign headers that a user of the installed library needs. The pkg-config file names their packages.
-FOREIGN = ("fmt/",)
+ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/config.h")  # what programs include
+# What users read: the interface, as versions promise it to each other. All else that these include is in weir/detail/.
+PUBLIC = (
+    *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/job/job.h",
+    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/value_type.h", "lib/store/rules/rule.h",
+    "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
+    "lib/task/consistency.h", "lib/task/task_id.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
+    "lib/worker/iterations.h", "lib/worker/job_event.h", "lib/worker/scan.h", "lib/worker/table.h",
+)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 
 
 def public_headers(root):
     """(paths from the root, what is wrong with them)"""
-    todo = [entry for entry in ENTRIES if (root / entry).exists()]
+    todo = list(ENTRIES)
     found, problems = [], []
-    if "lib/weir.h" not in todo:
-        problems.append("lib/weir.h is missing")
     while todo:
         path = todo.pop()
         if path in found:
@@ -40,14 +46,15 @@ def public_headers(root):
                     todo.append(target)
                 else:
                     problems.append(f'{path}: "{target}" is not a file of the project, so it cannot be installed')
-            elif "/" in target and not target.startswith(("sys/", *FOREIGN)):
+            elif "/" in target and not target.startswith("sys/"):
                 problems.append(f"{path}: <{target}> would make every user of the library install that too")
+    problems += [f"{path} is said to be public, and no public header includes it" for path in PUBLIC if path not in found]
     return sorted(found), problems
 
 
 def installed_path(path):
-    """lib/base/log.h -> weir/base/log.h, transport/x.h -> weir/transport/x.h"""
-    return "weir/" + path.removeprefix("lib/")
+    """lib/job/job.h -> weir/job/job.h, lib/base/check.h -> weir/detail/base/check.h"""
+    return ("weir/" if path in PUBLIC else "weir/detail/") + path.removeprefix("lib/")
 
 
 def installed_texts(root, found):
@@ -63,6 +70,13 @@ def installed_texts(root, found):
             problems.append(f"{path}: two headers would be installed as {installed_path(path)}")
         texts[installed_path(path)] = text
     return texts, problems
+
+
+def write(texts, folder):
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if not (folder / path).exists() or (folder / path).read_text() != text:  # else all that includes it is compiled again
+            (folder / path).write_text(text)
 
 
 def compile_alone(include, found):
@@ -90,10 +104,12 @@ def main():
     if problems:
         return 1
     if "--install" in sys.argv:
-        target = Path(os.environ["MESON_INSTALL_DESTDIR_PREFIX"]) / sys.argv[sys.argv.index("--install") + 1]
-        for path, text in texts.items():
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            (target / path).write_text(text)
+        write(texts, Path(os.environ["MESON_INSTALL_DESTDIR_PREFIX"]) / sys.argv[sys.argv.index("--install") + 1])
+    if "--write" in sys.argv:
+        folder, stamp, depfile = sys.argv[sys.argv.index("--write") + 1 :]
+        write(texts, Path(folder))
+        Path(stamp).write_text("// Weir's headers are written\n")
+        Path(depfile).write_text(f"{stamp}: {' '.join(str(root / path) for path in found)}\n")
     return 0
 
 

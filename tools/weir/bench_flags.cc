@@ -177,7 +177,7 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     }
     command->add_flag("--child", flags->child)->group("");
     add_job(*command, job);
-    add_worker_loss(*command, job.options.on_worker_loss,
+    add_worker_loss(*command, job,
                     {"continue", OnWorkerLoss::kContinue, "the others go on", "reassign",
                      "a benchmark has no data that the others could take over; take continue, or "
                      "stop",
@@ -187,9 +187,9 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     command->callback([both, command, &chosen] {
         if (both->bench.brief) make_brief(*command, both->bench);
         chosen.run = [both](Config& config) {
+            Status done = both->job.apply_to(config);
             both->bench.job = both->job.options;
-            both->job.apply_to(config);
-            const Status done = bench::run_bench(both->bench, config);
+            if (done) done = bench::run_bench(both->bench, config);
             return done ? kExitOk : failure(done.error());
         };
     });

@@ -40,14 +40,19 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
                         "to rank 0 (of several managers, to the rank of any), by a signal that "
                         "ends the training, or by client.checkpoint() of a program")
             ->option_text("DIR")
-            ->check(is_named);
+            ->check(is_named)
+            ->each(job.gives("WEIR_CHECKPOINT_DIR", "--checkpoint"));
     command
         .add_option_function<std::string>(
             "--checkpoint-every",
-            [&options](const std::string& text) {
+            [&job](const std::string& text) {
                 const Interval interval = *parse_interval(text);
-                options.checkpoint_every = interval.time;
-                options.checkpoint_every_iterations = interval.iterations;
+                job.options.checkpoint_every = interval.time;
+                job.options.checkpoint_every_iterations = interval.iterations;
+                const auto seconds =
+                    std::chrono::duration_cast<std::chrono::seconds>(interval.time);
+                job.give("WEIR_CHECKPOINT_EVERY_S", "--checkpoint-every",
+                         std::to_string(seconds.count()));
             },
             "how often: 30s, 10m, 2h, or a number of iterations; see below")
         ->option_text("TIME|N")
@@ -64,7 +69,8 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
                         "folder with the checkpoint to go on from; auto: that of --checkpoint, if "
                         "it has one that is not damaged")
             ->option_text("DIR|auto")
-            ->check(is_named);
+            ->check(is_named)
+            ->each(job.gives("WEIR_RESUME", "--resume"));
     command
         .add_option("--resume-number", options.resume_number,
                     "which checkpoint of DIR; default: the newest")

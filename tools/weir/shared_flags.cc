@@ -29,18 +29,22 @@ void add_labels(CLI::App& command, data::LabelMap& map) {
 void add_job(CLI::App& command, JobFlags& job) {
     command.add_option("--servers", job.options.servers, "server processes (the first ranks)")
         ->check(count(1, kPartCountMax))
+        ->each(job.gives("WEIR_SERVERS", "--servers"))
         ->capture_default_str();
     command
         .add_option("--shards", job.options.shards_per_server, "shards per server, each a thread")
         ->check(count(1, kPartCountMax))
+        ->each(job.gives("WEIR_SHARDS", "--shards"))
         ->capture_default_str();
     command.add_option("--workers", job.options.workers, "workers per worker process")
         ->check(count(1, kPartCountMax))
+        ->each(job.gives("WEIR_WORKERS", "--workers"))
         ->capture_default_str();
     command
         .add_option("--replicas", job.options.replicas,
                     "copies on other servers, 0 to 2: the job goes on when as many servers die")
         ->check(count(0, 2))
+        ->each(job.gives("WEIR_REPLICAS", "--replicas"))
         ->capture_default_str();
     command
         .add_option("--managers", job.options.managers,
@@ -50,9 +54,12 @@ void add_job(CLI::App& command, JobFlags& job) {
             const bool is_odd = text == "1" || text == "3" || text == "5" || text == "7";
             return is_odd ? "" : text + ": must be 1, 3, 5 or 7: most of them must live";
         })
+        ->each(job.gives("WEIR_MANAGERS", "--managers"))
         ->capture_default_str();
-    command.add_flag("--colocate", job.options.colocate,
-                     "run workers on every rank, also on those of servers");
+    command
+        .add_flag("--colocate", job.options.colocate,
+                  "run workers on every rank, also on those of servers")
+        ->each([&job](const std::string&) { job.give("WEIR_COLOCATE", "--colocate", "yes"); });
     command.add_option(
         "--rendezvous", job.rendezvous,
         "HOST:PORT of rank 0, for ranks started by hand; also `weir server`, `leave` "
@@ -64,19 +71,23 @@ void add_job(CLI::App& command, JobFlags& job) {
                     "file to write at the start, for `weir server`, `leave` and `status`")
         ->check([](const std::string& path) {
             return path.empty() ? "the name of the file is empty" : "";
-        });
+        })
+        ->each(job.gives("WEIR_CONTACT_FILE", "--contact"));
 }
 
 void add_grace(CLI::App& command, uint32_t& seconds, const std::string& meaning) {
     command.add_option("--grace", seconds, meaning)->check(count(0, 86'400))->capture_default_str();
 }
 
-void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const WorkerLossWord& is) {
+void add_worker_loss(CLI::App& command, JobFlags& job, const WorkerLossWord& is) {
+    job.other_loss = is.meaning;
     command
         .add_option_function<std::string>(
             "--on-worker-loss",
-            [&on_worker_loss, meaning = is.meaning](const std::string& text) {
-                on_worker_loss = text == "stop" ? OnWorkerLoss::kStop : meaning;
+            [&job, meaning = is.meaning](const std::string& text) {
+                job.options.on_worker_loss = text == "stop" ? OnWorkerLoss::kStop : meaning;
+                job.give("WEIR_ON_WORKER_LOSS", "--on-worker-loss",
+                         to_string(job.options.on_worker_loss));
             },
             "when a worker dies: stop (an error for all), or " + is.word + " (" + is.what + "; " +
                 is.others_have + "); default: stop")

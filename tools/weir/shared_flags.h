@@ -33,7 +33,7 @@ struct WorkerLossWord {
     std::string others_have;  ///< which commands have which words
 };
 
-void add_worker_loss(CLI::App& command, OnWorkerLoss& on_worker_loss, const WorkerLossWord& is);
+void add_worker_loss(CLI::App& command, JobFlags& job, const WorkerLossWord& is);
 
 /// How a command is told which running job it is for.
 inline constexpr const char* kContactMeaning =

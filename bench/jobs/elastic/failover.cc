@@ -163,7 +163,7 @@ Status bench_failover(Client& client, const BenchFlags& flags, const JobShape& s
     // Before anything is pushed again: then all that these servers held comes from copies, as the pushes
     // have left them.
     if (reports) WEIR_TRY(kills->kill_the_rest());
-    WEIR_TRY(client.barrier(kLongDeadline));  // copies are made again in between
+    WEIR_TRY(client.barrier());  // copies are made again in between
     FailoverResult result;
     WEIR_ASSIGN(result.wrong_values, load.count_wrong_values());
     if (!reports) return {};

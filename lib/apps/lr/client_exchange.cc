@@ -80,7 +80,7 @@ Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view n
                                               std::span<const uint64_t> keys,
                                               std::span<double> out) {
     WEIR_ASSIGN(Table<double> weights, client.open_table<double>(table_name(name, kWeights)));
-    Task pull = weights.pull(keys, out, {.deadline = kLongDeadline});
+    Task pull = weights.pull(keys, out);
     WEIR_TRY(pull.wait());
     return pull.iteration_shown().value_or(0);
 }
@@ -109,13 +109,12 @@ Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
 
 void ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
                           std::span<const double> pairs) {
-    outstanding_.push_back(
-        {iteration, tables_.weights.push(keys, pairs, {iteration, kLongDeadline})});
+    outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, {iteration})});
 }
 
 void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
                           std::span<double> out) {
-    PullOptions options{.iteration = iteration, .deadline = kLongDeadline};
+    PullOptions options{.iteration = iteration};
     if (iteration == 0) options.iteration.reset();  // as the weights are before the first one
     outstanding_.push_back({iteration, tables_.weights.pull(keys, out, options)});
 }
@@ -146,13 +145,13 @@ Status ClientExchange::wait(uint64_t iteration) {
 template <class T, class Keys>
 Status ClientExchange::push_part(Table<T>& table, uint64_t iteration, Keys keys,
                                  std::span<const T> values) {
-    return finish(table.push(keys, values, {iteration, kLongDeadline}));
+    return finish(table.push(keys, values, {iteration}));
 }
 
 template <class T, class Keys>
 Status ClientExchange::pull_whole(Table<T>& table, uint64_t iteration, Keys keys,
                                   std::span<T> out) {
-    return finish(table.pull(keys, out, {iteration, kLongDeadline}));
+    return finish(table.pull(keys, out, {iteration}));
 }
 
 Status ClientExchange::sum(std::span<double> values) {
@@ -169,7 +168,7 @@ Status ClientExchange::max(std::span<double> values) {
 
 Status ClientExchange::barrier() {
     const uint64_t before_ns = clock_.now_ns();
-    Status status = client_.barrier(kLongDeadline);
+    Status status = client_.barrier();
     waited_ns_ += clock_.now_ns() - before_ns;
     return status;
 }

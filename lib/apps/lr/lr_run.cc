@@ -170,7 +170,7 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
         evaluate_part(run.model, options, {exchange.worker_index(), exchange.worker_count()});
     if (!mine) run.tested = mine.error();
     WEIR_ASSIGN(const int reason_here, reason_to_stop(options, mine.code()));
-    WEIR_TRY(client.barrier(kLongDeadline));  // parts take different times to read
+    WEIR_TRY(client.barrier());  // parts take different times to read
     WEIR_TRY(agree_on_error(exchange, run.tested));
     if (run.tested.code() == Errc::kCancelled) {
         double reason = reason_here;
@@ -413,7 +413,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     if (!examples) return examples.error();
     run.read = examples->report;
     // Some workers read longer than others: the barrier waits for the slowest.
-    WEIR_TRY(client.barrier(kLongDeadline));
+    WEIR_TRY(client.barrier());
     WEIR_TRY(check_same(*exchange, options));
     data::ReadReport all = run.read;
     Status labels_good;
@@ -442,7 +442,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     if (!options.test.empty() && !stopped)
         WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
     WEIR_TRY(count(client, *exchange, run));
-    WEIR_TRY(client.barrier(kLongDeadline));
+    WEIR_TRY(client.barrier());
     return run;
 }
 

@@ -217,7 +217,7 @@ Result<std::unique_ptr<Job>> start(LrFlags& flags, Config& config) {
             {.contact = flags.join, .workers = options.workers, .add_rules = options.add_rules},
             config);
     }
-    flags.job.apply_to(config);
+    WEIR_TRY(flags.job.apply_to(config));
     options.is_being_stopped = [] { return stop_signal() != 0; };
     if (!options.checkpoint_folder.empty()) {
         // At the first signal to stop, too: the pass may take longer than there is time.
@@ -247,17 +247,22 @@ Status make_ready(LrFlags& flags, const JobShape& shape) {
     return {};
 }
 
-void run_workers(Job& job, const LrFlags& flags, const JobShape& shape, const Status& ready,
-                 Outcomes& outcomes) {
+/// Errors: of workers without an outcome
+Status run_workers(Job& job, const LrFlags& flags, const JobShape& shape, const Status& ready,
+                   Outcomes& outcomes) {
     const std::string description = flags.joins() ? std::string() : describe_training(flags, shape);
-    job.run_workers([&](uint32_t i) {
-        Result<Client> client = job.make_client(i);
-        if (!client) return outcomes.add(ready ? Status(client.error()) : ready);
-        LrWorker worker(job, *std::move(client), flags, shape, description);
-        if (!ready) return outcomes.add(worker.give_up(ready.error()));
-        handle_stop_signals(flags, shape);
-        Status outcome = worker.run();
-        outcomes.add(std::move(outcome), worker);
+    return job.run_workers([&](Client& client) -> Status {
+        return data::or_shortage([&]() -> Status {
+            LrWorker worker(job, client, flags, shape, description);
+            if (!ready) {
+                outcomes.add(worker.give_up(ready.error()));
+                return {};
+            }
+            handle_stop_signals(flags, shape);
+            Status outcome = worker.run();
+            outcomes.add(std::move(outcome), worker);
+            return {};
+        });
     });
 }
 
@@ -295,7 +300,8 @@ int run_lr(LrFlags& flags, Config& config) {
             return {};
         }
         const Status ready = make_ready(flags, shape);
-        run_workers(job, flags, shape, ready, outcomes);
+        if (Status failed = run_workers(job, flags, shape, ready, outcomes); !failed)
+            outcomes.add(ready ? std::move(failed) : ready);
         return {};
     });
     if (!ran) return failure(ran.error());

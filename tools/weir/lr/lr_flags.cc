@@ -158,7 +158,7 @@ void add_lr(CLI::App& app, Command& chosen) {
               "seconds after SIGTERM in which the training must end, or its process ends without "
               "results; a rank that only serves must have handed over all, or ends without; 0: as "
               "long as it takes");
-    add_worker_loss(*command, flags->job.options.on_worker_loss,
+    add_worker_loss(*command, flags->job,
                     {"reassign", OnWorkerLoss::kReassign,
                      "the others read its part of the data, and go on", "continue",
                      "the model would lack the part of the data that the dead worker had; take "
@@ -169,6 +169,7 @@ void add_lr(CLI::App& app, Command& chosen) {
             kWorkLease,
             [flags](const std::string& text) {
                 flags->job.options.work_lease = std::chrono::seconds(std::stoul(text));
+                flags->job.give("WEIR_WORK_LEASE_S", "--work-lease", text);
             },
             "with --on-worker-loss reassign: a worker whose process has shown no sign of life for "
             "so many seconds (5 to 86400), and a quarter more, counts as dead; 0: it is waited "

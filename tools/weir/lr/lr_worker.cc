@@ -47,9 +47,9 @@ Status with_written(const apps::LrRun& run, Status outcome, Status written) {
 
 }  // namespace
 
-LrWorker::LrWorker(Job& job, Client client, const LrFlags& flags, const JobShape& shape,
+LrWorker::LrWorker(Job& job, Client& client, const LrFlags& flags, const JobShape& shape,
                    std::string description)
-    : client_(std::move(client)),
+    : client_(client),
       flags_(flags),
       shape_(shape),
       description_(std::move(description)),
@@ -145,7 +145,7 @@ bool LrWorker::meet_the_others(const apps::LrRun& run) {
         if (const Status done = client_.finish_work(); !done)
             log(LogLevel::kDebug, "others may train once more: {}", done.error().text());
     }
-    return client_.barrier(kLongDeadline).code() != Errc::kReassigned;
+    return client_.barrier().code() != Errc::kReassigned;
 }
 
 /// A training that a signal has ended can go on from where it ended.

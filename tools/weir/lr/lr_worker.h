@@ -17,7 +17,7 @@ namespace weir::tools {
 class LrWorker {
 public:
     /// `shape`: of the job, for reports. `description`: for Client::take_work()
-    LrWorker(Job& job, Client client, const LrFlags& flags, const JobShape& shape,
+    LrWorker(Job& job, Client& client, const LrFlags& flags, const JobShape& shape,
              std::string description);
 
     LrWorker(const LrWorker&) = delete;
@@ -50,7 +50,7 @@ private:
     void save_for_later();
     void report_later_events(apps::LrRun& run);
 
-    Client client_;
+    Client& client_;
     const LrFlags& flags_;
     JobShape shape_;
     std::string description_;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/job/job_variables.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+namespace weir {
+namespace {
+
+Status set_count(const Config& config, VariableRef variable, uint32_t& count) {
+    WEIR_ASSIGN(const std::optional<uint64_t> number, config.optional_number(variable));
+    if (number) count = static_cast<uint32_t>(*number);  // the table has a limit
+    return {};
+}
+
+Status set_seconds(const Config& config, VariableRef variable, std::chrono::nanoseconds& time) {
+    WEIR_ASSIGN(const std::optional<uint64_t> number, config.optional_number(variable));
+    if (number) time = std::chrono::seconds(*number);
+    return {};
+}
+
+void set_text(const Config& config, VariableRef variable, std::string& text) {
+    if (const std::string_view given = config.text(variable); !given.empty()) text = given;
+}
+
+}  // namespace
+
+Result<JobOptions> with_variables(JobOptions options, const Config& config) {
+    WEIR_TRY(set_count(config, "WEIR_SERVERS", options.servers));
+    WEIR_TRY(set_count(config, "WEIR_SHARDS", options.shards_per_server));
+    WEIR_TRY(set_count(config, "WEIR_WORKERS", options.workers));
+    WEIR_TRY(set_count(config, "WEIR_REPLICAS", options.replicas));
+    WEIR_TRY(set_count(config, "WEIR_MANAGERS", options.managers));
+    WEIR_ASSIGN(const std::string colocate, config.optional_choice("WEIR_COLOCATE"));
+    if (!colocate.empty()) options.colocate = colocate == "yes";
+    WEIR_ASSIGN(const std::string loss, config.optional_choice("WEIR_ON_WORKER_LOSS"));
+    for (const OnWorkerLoss one :
+         {OnWorkerLoss::kStop, OnWorkerLoss::kContinue, OnWorkerLoss::kReassign}) {
+        if (loss == to_string(one)) options.on_worker_loss = one;
+    }
+    WEIR_TRY(set_seconds(config, "WEIR_WORK_LEASE_S", options.work_lease));
+    WEIR_TRY(set_seconds(config, "WEIR_CHECKPOINT_EVERY_S", options.checkpoint_every));
+    set_text(config, "WEIR_CONTACT_FILE", options.contact_file);
+    set_text(config, "WEIR_CHECKPOINT_DIR", options.checkpoint_folder);
+    set_text(config, "WEIR_RESUME", options.resume);
+    return options;
+}
+
+}  // namespace weir

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What a task uses until it has ended must live so long: keys and values that end with the statement do not
+/// compile. The checks are the compiler's.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/key/key_batch.h"
+#include "lib/worker/iterations.h"
+#include "lib/worker/table.h"
+
+namespace weir {
+namespace {
+
+using Keys = std::vector<uint64_t>;
+using Floats = std::vector<float>;
+
+template <class K, class V>
+concept MayPush = requires(Table<float>& table, K&& keys, V&& values) {
+    table.push(std::forward<K>(keys), std::forward<V>(values));
+};
+
+template <class K, class V>
+concept MayPull = requires(Table<float>& table, K&& keys, V&& values) {
+    table.pull(std::forward<K>(keys), std::forward<V>(values));
+};
+
+template <class K, class V>
+concept MayIterate = requires(Iterations& all, Table<float>& table, K&& keys, V&& values) {
+    all.push(table, std::forward<K>(keys), std::forward<V>(values));
+};
+
+template <class K, class V>
+concept MayPullInIteration = requires(Iterations& all, Table<float>& table, K&& keys, V&& values) {
+    all.pull(table, std::forward<K>(keys), std::forward<V>(values));
+};
+
+// What has a name, and views of it.
+static_assert(MayPush<Keys&, Floats&> && MayPush<const Keys&, const Floats&>);
+static_assert(MayPush<std::span<const uint64_t>, std::span<const float>>);
+static_assert(MayPush<std::array<int64_t, 3>&, float (&)[3]> && MayPush<Keys&, Buffer<float>&>);
+static_assert(MayPush<KeyRange, Floats&> && MayPush<KeyRange, std::span<float>>);
+static_assert(MayPull<Keys&, Floats&> && MayPull<KeyRange, Buffer<float>&>);
+static_assert(MayIterate<Keys&, Floats&> && MayIterate<KeyRange, Floats&>);
+static_assert(MayPullInIteration<Keys&, Floats&> && MayPullInIteration<KeyRange, Floats&>);
+
+// Temporaries that own what they have.
+static_assert(!MayPush<Keys, Floats&> && !MayPush<const Keys, Floats&> && !MayPush<Keys&, Floats>);
+static_assert(!MayPush<Keys&, const Floats> && !MayPush<KeyRange, Floats>);
+static_assert(!MayPush<std::array<uint64_t, 3>, Floats&> && !MayPush<Keys&, std::array<float, 3>>);
+static_assert(!MayPush<Keys&, Buffer<float>> && !MayPull<Keys&, Buffer<float>>);
+static_assert(!MayPull<Keys, Floats&> && !MayPull<Keys&, Floats> && !MayPull<KeyRange, Floats>);
+static_assert(!MayIterate<Keys, Floats&> && !MayIterate<Keys&, Floats>);
+static_assert(!MayIterate<KeyRange, Floats> && !MayPullInIteration<Keys, Floats&>);
+static_assert(!MayPullInIteration<Keys&, Floats> && !MayPullInIteration<KeyRange, Floats>);
+
+// Views of temporaries.
+template <class B>
+concept GivesKeys = requires(B&& batch) {
+    std::forward<B>(batch).keys();
+};
+
+template <class B>
+concept GivesSpan = requires(B&& buffer) {
+    std::forward<B>(buffer).span();
+};
+
+static_assert(GivesKeys<KeyBatch&> && GivesKeys<const KeyBatch&> && !GivesKeys<KeyBatch>);
+static_assert(GivesSpan<Buffer<float>&> && !GivesSpan<Buffer<float>>);
+
+// Not what they are for.
+static_assert(!MayPull<Keys&, const Floats&> && !MayPush<std::vector<int>&, Floats&>);
+static_assert(!MayPush<Keys&, std::vector<double>&>);
+
+}  // namespace
+
+TEST_SUITE("lasting arguments") {
+    TEST_CASE("a batch copies its keys, so it may be made of temporaries") {
+        const KeyBatch batch(Keys{7, 3, 7});
+        CHECK(std::vector(batch.keys().begin(), batch.keys().end()) == Keys{3, 7});
+        KeyBatch other;
+        other.assign(std::vector<int64_t>{5, 5});
+        CHECK(other.keys().size() == 1);
+    }
+}
+
+}  // namespace weir
