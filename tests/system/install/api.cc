@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <weir/rules.h>
 #include <weir/weir.h>
 
 namespace {
@@ -146,14 +147,14 @@ bool errors(weir::Client& client) {
 /// Two workers, of which the second does not push: what waits for it ends at its deadline.
 bool deadlines(weir::Job& job) {
     std::array<bool, 2> fine{true, true};  // each written by its own worker
-    job.run_workers([&](uint32_t worker) {
-        auto client = job.make_client(worker);
-        auto table = client->create_table<double>("deadlines", {});
+    const weir::Status done = job.run_workers([&](weir::Client& client) -> weir::Status {
+        WEIR_ASSIGN(auto table, client.create_table<double>("deadlines", {}));
+        const uint32_t worker = client.worker();
         if (worker == 0) {
             const std::vector<uint64_t> keys = {1};
             const std::vector<double> values = {1};
             const auto begin = std::chrono::steady_clock::now();
-            weir::Task push = table->push(keys, values, {.iteration = 1, .deadline = 500ms});
+            weir::Task push = table.push(keys, values, {.iteration = 1, .deadline = 500ms});
             const bool early = push.wait_for(1ms).code() == weir::Errc::kDeadline && !push.test();
             const bool stood = std::chrono::steady_clock::now() - begin >= 500ms;  // the machine
             const weir::Status late = push.wait();
@@ -162,10 +163,11 @@ bool deadlines(weir::Job& job) {
                 expect(late.code() == weir::Errc::kDeadline, "what misses its deadline says so") &&
                 expect(std::chrono::steady_clock::now() - begin < 20s, "in time");
         }
-        fine[worker] &= expect(client->barrier(), "both are done");
-        fine[worker] &= expect(client->leave(), "and leave");
+        fine[worker] &= expect(client.barrier(), "both are done");
+        return {};
     });
-    return fine[0] && fine[1] && expect(job.serve(), "the third job has ended well");
+    return fine[0] && fine[1] && expect(done, "and leave") &&
+           expect(job.serve(), "the third job has ended well");
 }
 
 }  // namespace

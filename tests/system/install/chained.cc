@@ -117,12 +117,7 @@ weir::Status train(weir::Client& client) {
 }  // namespace
 
 int main() {
-    weir::JobOptions options;
-    options.shards_per_server = 2;
-    options.workers = kWorkers;
-    auto job = weir::Job::start(options);
-    weir::Status done = job ? (*job)->run_workers(train) : weir::Status(job.error());
-    if (done) done = (*job)->serve();
+    const weir::Status done = weir::run({.shards_per_server = 2, .workers = kWorkers}, train);
     if (!done) std::fprintf(stderr, "chained: %s\n", done.error().message().c_str());
     return done ? 0 : 1;
 }

@@ -37,7 +37,7 @@ weir::Result<int64_t> count(weir::Client& client) {
     int64_t done = 0;
     for (uint64_t i = first; i <= kIterations; ++i, ++done) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the trainer's own work
-        WEIR_TRY(table.push(kAll, kOnes, {.iteration = i, .deadline = weir::kLongDeadline}).wait());
+        WEIR_TRY(table.push(kAll, kOnes, {.iteration = i}).wait());
     }
     return done;
 }
@@ -80,12 +80,8 @@ int main() {
     weir::JobOptions options;
     options.shards_per_server = 2;
     options.contact_file = "elastic-contact." + std::to_string(::getpid());
-    auto job = weir::Job::start(options);
-    weir::Status done = job ? (*job)->run_workers([&](weir::Client& client) {
-        return train(client, options.contact_file);
-    })
-                            : weir::Status(job.error());
-    if (done) done = (*job)->serve();
+    const weir::Status done = weir::run(
+        options, [&](weir::Client& client) { return train(client, options.contact_file); });
     if (!done) std::fprintf(stderr, "elastic: %s\n", done.error().message().c_str());
     return done ? 0 : 1;
 }

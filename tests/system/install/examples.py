@@ -36,8 +36,7 @@ MAIN = """
 return {};
 }
 int main() {
-    auto job = weir::Job::start(weir::JobOptions{});
-    const weir::Status done = job ? (*job)->run_workers(example) : weir::Status(job.error());
+    const weir::Status done = weir::run({}, example);
     if (!done) std::fprintf(stderr, "%s\\n", done.error().message().c_str());
     return done ? 0 : 1;
 }
@@ -50,11 +49,15 @@ def blocks(text):
         yield text.count("\n", 0, match.start()) + 1, match[1]
 
 
+SHAPES = ({}, {"WEIR_SERVERS": "2", "WEIR_SHARDS": "2", "WEIR_WORKERS": "2", "WEIR_REPLICAS": "1"}, {"WEIR_SERVERS": "3", "WEIR_COLOCATE": "yes"})
+
+
 def run_as_ranks(programs):
-    """As three ranks that find each other by a rendezvous, and under each launcher that is installed. Raises CalledProcessError."""
-    for program in programs:
+    """As three ranks that find each other by a rendezvous, in several shapes, and under each launcher that is installed. Raises
+    CalledProcessError."""
+    for program, shape in ((program, shape) for program in programs for shape in SHAPES):
         with ReservedPort() as port:
-            place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "3"}
+            place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "3", **shape}
             ranks = [subprocess.Popen([program], env={**place, "WEIR_RANK": str(rank)}) for rank in range(3)]
             for rank in ranks:
                 if rank.wait(timeout=60):
@@ -71,19 +74,26 @@ def run_as_ranks(programs):
             print(f"SKIPPED: {missing}")
 
 
-def check_without_serve(source, program, compile_as):
+# A program that calls the steps of weir::run() itself.
+IN_STEPS = """int main() {
+    weir::set_log_sink(weir::stderr_log_sink());
+    auto job = weir::Job::start(weir::JobOptions{});
+    const weir::Status done = job ? (*job)->run_workers(train) : weir::Status(job.error());
+    if (!done) std::fprintf(stderr, "%s\\n", done.error().message().c_str());
+    return done ? 0 : 1;
+}
+"""
+
+
+def check_without_serve(source, compile_as):
     """As two ranks, of which the first serves and forgets to say so: both name that."""
     code = source.read_text()
     unserved = source.with_name(f"{source.stem}_unserved.cc")
-    code = re.sub(r"job \? \(\*job\)->serve\(\) : weir::Status\(\)", "weir::Status()", code)
-    for function, begin in (("weir::Status train(weir::Client& client) {", "std::this_thread::sleep_for(std::chrono::seconds(3));"),
-                            ("int main() {", "weir::set_log_sink(weir::stderr_log_sink());")):
-        if function not in code:
-            raise SystemExit(f"{program}: no {function}")
-        code = code.replace(function, f"{function}\n    {begin}", 1)
-    if "serve()" in re.sub(r"//.*", "", code):
-        raise SystemExit(f"{program}: another way to call serve() than expected")
-    unserved.write_text(f"#include <chrono>\n#include <thread>\n{code}")
+    function = "weir::Status train(weir::Client& client) {"
+    if function not in code:
+        raise SystemExit(f"{source}: no {function}")
+    code = code.replace(function, f"{function}\n    std::this_thread::sleep_for(std::chrono::seconds(3));", 1)
+    unserved.write_text(f"#include <chrono>\n#include <thread>\n{code[:code.index('int main() {')]}{IN_STEPS}")
     compile_as(unserved, unserved.with_suffix(""))
     with ReservedPort() as port:
         place = {**os.environ, "WEIR_RENDEZVOUS": f"127.0.0.1:{port}", "WEIR_SIZE": "2"}
@@ -117,8 +127,10 @@ def main():
             subprocess.run([str(program)], check=True, timeout=60)
             if is_program:
                 programs.append(program)
-            if is_program and "serve()" in code:
-                check_without_serve(source, program, compile_as)
+                if "weir::run(" not in code:
+                    raise SystemExit(f"{path}:{line}: a program that does not use weir::run()")
+                if len(programs) == 1:
+                    check_without_serve(source, compile_as)
             print(f"ok {path}:{line}")
     run_as_ranks(programs)
     return 0 if count >= 8 else f"only {count} examples found"

@@ -14,7 +14,7 @@ int main() {
     static_assert(kOwnHeaders == 2);
     int lines = 0;
     weir::set_log_sink([&](weir::LogLevel, std::string_view) { ++lines; });
-    weir::log(weir::LogLevel::kError, "a line for {}", "the sink");
+    weir::log_line(weir::LogLevel::kError, "a line for the sink");
     weir::set_log_sink(nullptr);
     return lines == 1 ? 0 : 1;
 }

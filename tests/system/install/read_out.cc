@@ -46,8 +46,7 @@ weir::Status count(weir::Client& client) {
         }
         if (auto pushed = table->push(keys, values).wait(); !pushed) return pushed;
     }
-    if (auto met = client.barrier(); !met) return met;
-    return client.leave();
+    return client.barrier();
 }
 
 weir::Status read_out(weir::Client& client, std::map<std::string, uint64_t>& words) {
@@ -65,40 +64,21 @@ weir::Status read_out(weir::Client& client, std::map<std::string, uint64_t>& wor
         }
         if (!scan.status()) return scan.status();
     }
-    return client.leave();
+    return {};
 }
 
 }  // namespace
 
 int main() {
-    weir::JobOptions options;
-    options.shards_per_server = 2;
-    options.workers = 2;
-    auto job = weir::Job::start(options);
-    if (!job) {
-        std::fprintf(stderr, "read_out: %s\n", job.error().message().c_str());
-        return 1;
-    }
     std::map<std::string, uint64_t> words;
-    std::array<int, 2> failed = {};
-    (*job)->run_workers([&](uint32_t worker) {
-        auto client = (*job)->make_client(worker);
-        weir::Status done = !client       ? weir::Status(std::move(client).error())
-                            : worker == 0 ? count(*client)
-                                          : read_out(*client, words);
-        if (!done) {
-            std::fprintf(stderr, "read_out: worker %u: %s\n", worker,
-                         done.error().message().c_str());
-            failed[worker] = 1;
-        }
-    });
-    if (const weir::Status served = (*job)->serve(); !served) {
-        std::fprintf(stderr, "read_out: %s\n", served.error().message().c_str());
-        return 1;
-    }
+    const weir::Status done =
+        weir::run({.shards_per_server = 2, .workers = 2}, [&](weir::Client& client) {
+            return client.worker() == 0 ? count(client) : read_out(client, words);
+        });
+    if (!done) std::fprintf(stderr, "read_out: %s\n", done.error().message().c_str());
     for (const auto& [word, times] : words)
         std::printf("%s: %llu\n", word.c_str(), static_cast<unsigned long long>(times));
     const std::map<std::string, uint64_t> expected = {
         {"a", 2 * kRounds}, {"again", kRounds}, {"is", kRounds}, {"rose", 2 * kRounds}};
-    return failed[0] + failed[1] + (words == expected ? 0 : 1);
+    return done && words == expected ? 0 : 1;
 }
