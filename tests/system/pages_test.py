@@ -30,7 +30,7 @@ WEIR, PAGES = "", []
 BLOCK = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.M | re.S)  # its language, the launcher, the text
 INLINE = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?<![\w/.-])(weir (?=[a-z])|tools/[a-z/]+ )([^|;&#)\n]*)")  # the program, and its words
-NO_VARIABLES = {"WEIR_TRY", "WEIR_ASSIGN", "WEIR_CHECK", "WEIR_SEED", "WEIR_HISTORIES", "WEIR_HISTORIES_SHARE"}
+NO_VARIABLES = {"WEIR_VERSION", "WEIR_VERSION_NUMBER", "WEIR_MAKE_VERSION", "WEIR_TRY", "WEIR_ASSIGN", "WEIR_CHECK", "WEIR_SEED", "WEIR_HISTORIES", "WEIR_HISTORIES_SHARE"}
 MAY_COME = ("Connection refused", "the job has not begun yet")  # to a command that is repeated until it has
 
 
