@@ -206,6 +206,15 @@ class Words(Flags):
         found = result["parameters"]
         self.assertEqual((found["l1"], found["passes"], found["seed"], found["workers"], found["labels"]), (0.25, 9, 1, 1, "-1:-1,1:+1"))
 
+    def test_variables_give_the_job_its_shape_and_a_flag_counts_more(self):
+        train, out = self.data(), self.path("out.json")
+        for flags, workers in (((), 3), (("--workers", 2), 2)):
+            self.good("lr", "--train", train, "--json", out, *flags, WEIR_SERVERS="2", WEIR_SHARDS="2", WEIR_WORKERS="3")
+            result = testing.read_json(out)
+            self.assertEqual((result["servers"], result["workers"]), (2, workers))
+        self.refused("WEIR_ON_WORKER_LOSS=continue: this command can do stop and reassign", "lr", "--train", train, WEIR_ON_WORKER_LOSS="continue")
+        self.refused("WEIR_WORKERS=none: must be a whole number from 1 to 4096", "lr", "--train", train, WEIR_WORKERS="none")
+
     def test_an_unknown_argument_is_complained_about_first(self):
         for arguments in (("lr", "--frob", 1), ("lr", "--frob", "--l1", "x"), ("lr", "--l1", "x", "--train", "t", "--frob"), ("synth", "--frob"),
                           ("predict", "--frob"), ("bench", "--frob"), ("bench", "push", "--frob", "--seconds", 0)):
