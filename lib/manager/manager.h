@@ -120,6 +120,7 @@ public:
     /// As MemberLinks::process_has_ended().
     void process_has_ended(uint64_t process) { endpoint_->process_has_ended(process); }
 
+    static constexpr const char* kIsBeingStopped = "the job is being stopped (`weir stop`)";
     static constexpr size_t kOperatorsMax = 64;  ///< at a time
 
     /// A server is to hand over all that it holds, and then to end.
@@ -192,6 +193,7 @@ private:
     void end_unserved(const Asker& asker, const wire::Frame& frame);
     [[nodiscard]] Result<uint32_t> server_to_leave(const wire::Frame& frame) const;
     void ask_for_status(const Asker& asker);
+    void stop(const Asker& asker, const wire::Frame& frame);
     void send_status();
     [[nodiscard]] JobStatus make_status() const;
     void note_process(JobStatus::Worker& worker) const;
@@ -325,6 +327,7 @@ private:
     size_t ended_tables_ = 0;  ///< of tables_, the first ones: their iterations are over
     ShardCounters counters_{outbox_};
     LostWorkers lost_workers_;
+    bool is_stop_asked_ = false;        ///< `weir stop` came
     bool is_stopping_ = false;          ///< a worker is lost, and the job does not go on without it
     std::vector<Asker> status_askers_;  ///< operators that wait for the shards' counters
     size_t operator_count_ = 0;

@@ -32,6 +32,7 @@ Status Manager::ask_to_join(ConnectionId connection, Peer& peer) {
     if (phase_ != Phase::kRunning) return Error(Errc::kUnavailable, "the job is over");
     if (loss_) return *loss_;
     if (peer.is.role == JoinMessage::Role::kWorker) {
+        if (is_stop_asked_) return Error(Errc::kUnavailable, kIsBeingStopped);
         WEIR_ASSIGN(const Joiners::Worker worker, joiners_.add_worker(connection, peer.is));
         peer.state = Peer::State::kAsking;
         has_news_ = true;

@@ -31,8 +31,12 @@ void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame
     const Kind kind = frame.header.kind;
     const bool asks_for_checkpoint =
         kind == Kind::kCheckpoint &&
-        frame.header.first == static_cast<uint64_t>(CheckpointAsk::kBegin);
-    if (kind != Kind::kStats && kind != Kind::kLeave && !asks_for_checkpoint)
+        (frame.header.first == static_cast<uint64_t>(CheckpointAsk::kBegin) ||
+         frame.header.first == static_cast<uint64_t>(CheckpointAsk::kWrite));
+    const bool stops =
+        kind == Kind::kShutdown && frame.values.empty() &&
+        (frame.header.first == wire::kAsksToStop || frame.header.first == wire::kStopsNow);
+    if (kind != Kind::kStats && kind != Kind::kLeave && !asks_for_checkpoint && !stops)
         return refuse(asker.connection, "a frame that commands do not send to a manager");
     const bool ends_unserved = kind == Kind::kLeave && frame.values.size() > sizeof(uint64_t);
     if (ends_unserved && !is_ending()) return end_unserved(asker, frame);
@@ -45,7 +49,26 @@ void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame
         return answer(outbox_, asker, over.code(), encode_text(over.text()));
     }
     if (asks_for_checkpoint) return ask_for_checkpoint(asker, frame);
+    if (stops) return stop(asker, frame);
     kind == Kind::kStats ? ask_for_status(asker) : leave_server(asker, frame);
+}
+
+/// A worker that is asked to end does so when it can, with what its program saves then. A checkpoint is
+/// begun before that, because its work may take longer than whoever stops the job has time.
+void Manager::stop(const Asker& asker, const wire::Frame& frame) {
+    answer(outbox_, asker, Errc::kOk);
+    if (frame.header.first == wire::kStopsNow)
+        return end(Errc::kTerminated, "stopped by `weir stop`, before its workers had ended");
+    if (std::exchange(is_stop_asked_, true)) return;
+    log(LogLevel::kInfo, "`weir stop` ends the job: its workers are told to end");
+    if (!checkpoints_.options().folder.empty()) (void)checkpoints_.want();
+    const std::vector<Joiners::Worker> joining = joiners_.workers();
+    for (const Joiners::Worker& worker : joining)
+        turn_away_joiner(worker.ticket, Error(Errc::kUnavailable, kIsBeingStopped));
+    wire::FrameHeader header = wire::header_of(Kind::kShutdown);
+    header.first = wire::kAsksToStop;
+    for (const auto& [number, worker] : workers_)
+        outbox_.send(worker.connection, header);
 }
 
 /// Errc::kUnavailable: in order. Else what ended the job early.

@@ -11,6 +11,7 @@
 
 #include "lib/base/byte_codec.h"
 #include "lib/base/log.h"
+#include "lib/wire/checkpoint_message.h"
 #include "lib/wire/fault.h"
 #include "lib/wire/messages.h"
 
@@ -63,6 +64,25 @@ Result<JobStatus> Operator::status() {
     return std::move(*status);
 }
 
+Status Operator::stop(Stop how) {
+    const auto answered =
+        ask(Kind::kShutdown, how == Stop::kInOrder ? wire::kAsksToStop : wire::kStopsNow);
+    if (!answered) return answered.error();
+    return {};
+}
+
+/// The manager answers when it is written; one that is known to lead is waited for.
+Result<uint64_t> Operator::checkpoint(uint64_t timeout_ns) {
+    WEIR_TRY(status());
+    WEIR_ASSIGN(const std::vector<std::byte> body,
+                ask(Kind::kCheckpoint, static_cast<uint64_t>(CheckpointAsk::kWrite), {}, timeout_ns,
+                    timeout_ns));
+    ByteReader reader(body);
+    const auto number = reader.number<uint64_t>();
+    if (!reader.ok()) return Error(Errc::kProtocol, "the manager sent a malformed answer");
+    return number;
+}
+
 Status Operator::leave(uint32_t server) {
     const auto answered = ask(Kind::kLeave, server);
     if (!answered) return answered.error();
@@ -106,13 +126,19 @@ Status Operator::connect(uint64_t until_ns) {
 /// connection to it says is not told, but nobody_leads() names all that are silent.
 Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
                                              std::span<const std::byte> body) {
-    const uint64_t until_ns = clock_.now_ns() + timeout_ns_;
+    return ask(kind, first, body, timeout_ns_, kOneNs);
+}
+
+Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
+                                             std::span<const std::byte> body, uint64_t timeout_ns,
+                                             uint64_t one_ns) {
+    const uint64_t until_ns = clock_.now_ns() + timeout_ns;
     const bool has_several = managers_.size() > 1;
     const QuietLog quiet(has_several);
     std::vector<bool> answers(managers_.size());
     for (;;) {
         const uint64_t one_until_ns =
-            has_several ? std::min(until_ns, clock_.now_ns() + kOneNs) : until_ns;
+            has_several ? std::min(until_ns, clock_.now_ns() + one_ns) : until_ns;
         auto answered = ask_one(kind, first, body, one_until_ns);
         const bool is_answer = answered || (is_connected_ && answered.code() != Errc::kAgain &&
                                             answered.code() != Errc::kDeadline);

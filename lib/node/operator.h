@@ -36,6 +36,21 @@ public:
     ///         Errc::kPeerLost if the manager does not answer, or, of several, none leads
     [[nodiscard]] Result<JobStatus> status();
 
+    enum class Stop : uint8_t {
+        kInOrder,  ///< workers are asked to end, and a checkpoint is begun, if the job has a folder
+        kNow       ///< all members get an error
+    };
+
+    /// Has the job end. Returns once that has begun.
+    ///
+    /// Errors: those of status()
+    [[nodiscard]] Status stop(Stop how);
+
+    /// Has the job write a checkpoint. Returns its number when it is written.
+    ///
+    /// Errors: kUnavailable if the job has no folder for them; why it was not written; those of status()
+    [[nodiscard]] Result<uint64_t> checkpoint(uint64_t timeout_ns);
+
     /// Tells a server to hand over what it holds, and to end. Returns once that has begun.
     ///
     /// Errors: those of Membership::leave_server(), and of status()
@@ -62,6 +77,10 @@ private:
 
     [[nodiscard]] Result<std::vector<std::byte>> ask(wire::Kind kind, uint64_t first,
                                                      std::span<const std::byte> body = {});
+    /// `one_ns`: for one of several managers to answer
+    [[nodiscard]] Result<std::vector<std::byte>> ask(wire::Kind kind, uint64_t first,
+                                                     std::span<const std::byte> body,
+                                                     uint64_t timeout_ns, uint64_t one_ns);
     [[nodiscard]] Status poll();
     void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
 

@@ -38,7 +38,9 @@ enum class Kind : uint8_t {
                        ///< parameters are; command, or the server itself -> manager: a server is to
                        ///< leave
     kShutdown = 11,    ///< manager -> shard or worker: the job is over, or why it has failed, or
-                       ///< why the manager closes this connection
+                       ///< why the manager closes this connection, or, with kAsksToStop in
+                       ///< `first`, that the workers are to end; command -> manager: the job is to
+                       ///< end, by `first`
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
                        ///< sign of life, an empty reply
     kWithdraw = 13,    ///< worker -> manager: it no longer waits for the answer to the barrier or
@@ -79,6 +81,11 @@ enum class Kind : uint8_t {
     kPasses = 30,      ///< manager -> shard: how members prove to it who they are
 };
 inline constexpr uint8_t kKindMax = 30;
+
+/// In `first` of a kShutdown to or from the manager: the workers are to end, in order.
+inline constexpr uint64_t kAsksToStop = 1;
+/// To the manager: the job ends now.
+inline constexpr uint64_t kStopsNow = 2;
 
 /// How keys and values travel: exactly one key form and one value form per push or pull.
 enum Flags : uint8_t {

@@ -354,6 +354,11 @@ Status Client::drop_table(std::string_view name, std::span<const TaskId> after) 
     return state_->finish(state_->core().drop_table(name));
 }
 
+bool Client::is_stopping() {
+    if (state_->may_wait()) (void)state_->core().poll();
+    return state_->core().is_stopping();
+}
+
 Result<std::vector<JobEvent>> Client::take_events() {
     const Turn turn(*state_);
     if (!turn) return turn.error();

@@ -381,6 +381,9 @@ public:
     /// checkpoints do not have them.
     /// Errors: kPeerLost, kDeadline
     [[nodiscard]] Status forget_unread_tables();
+    /// Whether `weir stop` has asked the job to end: this worker is to end its work, save what it wants to, and
+    /// leave(). If the workers have not ended within the time that the command gives them, all calls fail.
+    [[nodiscard]] bool is_stopping();
     /// What has happened in the job since the last call: servers and workers that came or went after
     /// this client was made, checkpoints that were completed or failed, another manager that leads. What
     /// happened last is last. Of very many only the later ones.

@@ -154,6 +154,9 @@ public:
 
     [[nodiscard]] const View& view() const noexcept { return view_; }
 
+    /// The manager has said that the workers are to end.
+    [[nodiscard]] bool is_stopping() const noexcept { return is_stopping_; }
+
     /// What later views have shown, and which managers lead, since the last call, oldest first; the last kEventsMax.
     [[nodiscard]] std::vector<JobEvent> take_events();
     static constexpr size_t kEventsMax = 1024;
@@ -624,6 +627,7 @@ private:
     ViewParts view_parts_;
     std::deque<std::pair<uint64_t, JobEvent>> events_;  ///< and when
     View view_;
+    bool is_stopping_ = false;       ///< the manager has said that the workers are to end
     std::optional<View> next_view_;  ///< to be taken when all shards that it changes have answered
     uint64_t awaited_ = 0;           ///< a request that it waits for
     std::vector<uint32_t> owners_;   ///< the shards that have segments

@@ -56,6 +56,7 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
                 return shard_died(frame.header.first, decode_text(frame.values).value_or(""));
             break;
         case Kind::kShutdown:
+            if (from_manager && frame.header.first == wire::kAsksToStop) is_stopping_ = true;
             if (from_manager && frame.header.status != Errc::kOk) {
                 job_failed(Error(frame.header.status,
                                  decode_text(frame.values).value_or("the manager ended the job")));

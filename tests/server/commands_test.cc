@@ -128,6 +128,57 @@ TEST_SUITE("commands") {
         CHECK(status.open[0].late.back() == 16);
     }
 
+    TEST_CASE("a command asks the workers to end, and they hear of it") {
+        SimCluster cluster(12, {}, {});
+        REQUIRE(cluster.start());
+        for (const auto& worker : cluster.workers)
+            CHECK_FALSE(worker->is_stopping());
+        RawWorker command(cluster, 99);
+        wire::FrameHeader header = frame_header(Kind::kShutdown, 1);
+        header.first = wire::kAsksToStop;
+        command.send(command.join_as_operator(), header);
+        REQUIRE(command.run_until([&] {
+            return std::ranges::all_of(cluster.workers,
+                                       [](const auto& worker) { return worker->is_stopping(); });
+        }));
+        CHECK(command.answer(1)->header.status == Errc::kOk);
+        for (const auto& worker : cluster.workers)
+            CHECK(worker->failure());  // it goes on until it has ended its work
+    }
+
+    TEST_CASE("a command ends the job at once: all workers get an error that says so") {
+        SimCluster cluster(13, {}, {});
+        REQUIRE(cluster.start());
+        RawWorker command(cluster, 99);
+        wire::FrameHeader header = frame_header(Kind::kShutdown, 1);
+        header.first = wire::kStopsNow;
+        command.send(command.join_as_operator(), header);
+        REQUIRE(command.run_until([&] {
+            return std::ranges::all_of(cluster.workers,
+                                       [](const auto& worker) { return !worker->failure(); });
+        }));
+        for (const auto& worker : cluster.workers) {
+            CHECK(worker->failure().code() == Errc::kTerminated);
+            CHECK(worker->failure().error().text().find("stopped by `weir stop`") !=
+                  std::string::npos);
+        }
+    }
+
+    TEST_CASE("a command that asks to end the job in no known way is turned away") {
+        SimCluster cluster(14, {}, {});
+        REQUIRE(cluster.start());
+        RawWorker command(cluster, 99);
+        for (const uint64_t first : {uint64_t{0}, uint64_t{3}}) {
+            wire::FrameHeader header = frame_header(Kind::kShutdown, 1);
+            header.first = first;
+            const ConnectionId connection = command.join_as_operator();
+            command.send(connection, header);
+            REQUIRE(command.run_until([&] { return command.is_closed(connection); }));
+        }
+        for (const auto& worker : cluster.workers)
+            CHECK_FALSE(worker->is_stopping());
+    }
+
     TEST_CASE("a command makes a server leave, but not the last one, nor one that is not there") {
         ServersOnly job(10);
         RawWorker command(job.cluster, 98);
