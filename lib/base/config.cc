@@ -116,23 +116,32 @@ void Config::set_flag(VariableRef variable, std::string_view flag, std::string_v
     flags_[variable->name] = Flag{std::string(flag), std::string(value)};
 }
 
+std::pair<std::string_view, std::string_view> Config::in_environment(
+    const ConfigVariable& variable) const noexcept {
+    const std::string_view value = environment_.get(variable.name);
+    if (!value.empty() || variable.old_name.empty()) return {value, variable.name};
+    const std::string_view old_value = environment_.get(variable.old_name);
+    return {old_value, old_value.empty() ? variable.name : variable.old_name};
+}
+
 ConfigSource Config::source(VariableRef variable) const noexcept {
     if (flags_.contains(variable->name)) return ConfigSource::kFlag;
-    return environment_.get(variable->name).empty() ? ConfigSource::kDefault
-                                                    : ConfigSource::kVariable;
+    return in_environment(*variable).first.empty() ? ConfigSource::kDefault
+                                                   : ConfigSource::kVariable;
 }
 
 std::string_view Config::text(VariableRef variable) const noexcept {
     if (const auto flag = flags_.find(variable->name); flag != flags_.end()) {
         return flag->second.value;
     }
-    const std::string_view value = environment_.get(variable->name);
+    const std::string_view value = in_environment(*variable).first;
     return value.empty() ? variable->default_value : value;
 }
 
 std::string_view Config::place(VariableRef variable) const noexcept {
     const auto flag = flags_.find(variable->name);
-    return flag != flags_.end() ? std::string_view(flag->second.flag) : variable->name;
+    return flag != flags_.end() ? std::string_view(flag->second.flag)
+                                : in_environment(*variable).second;
 }
 
 Error Config::bad_value(const ConfigVariable& variable) const {
@@ -184,8 +193,9 @@ std::vector<UnknownVariable> Config::unknown() const {
     for (auto it = values.lower_bound("WEIR_"); it != values.end(); ++it) {
         const std::string_view name = it->first;
         if (!name.starts_with("WEIR_")) break;
-        const bool known = std::any_of(kConfigVariables.begin(), kConfigVariables.end(),
-                                       [&](const ConfigVariable& v) { return v.name == name; });
+        const bool known = std::any_of(
+            kConfigVariables.begin(), kConfigVariables.end(),
+            [&](const ConfigVariable& v) { return v.name == name || v.old_name == name; });
         if (!known) found.push_back({it->first, nearest_name(name)});
     }
     return found;
@@ -197,6 +207,15 @@ void Config::warn_of_unknown() const {
     const std::lock_guard lock(mutex);
     for (const UnknownVariable& variable : unknown()) {
         if (told.insert(variable.name).second) log(LogLevel::kWarning, "{}", variable.message());
+    }
+    for (const ConfigVariable& variable : kConfigVariables) {
+        const std::string_view old_name = variable.old_name;
+        if (old_name.empty() || environment_.get(old_name).empty()) continue;
+        const bool is_set = !environment_.get(variable.name).empty();
+        if (told.insert(std::string(old_name)).second)
+            log(LogLevel::kWarning,
+                "{} is called {} now{}; the next version does not know the old name", old_name,
+                variable.name, is_set ? ", which is set, too, and counts" : "");
     }
 }
 

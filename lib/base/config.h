@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lib/base/config_variables.h"
@@ -85,7 +86,8 @@ public:
     [[nodiscard]] Status check() const;
     /// The WEIR_* variables of the environment that are not in kConfigVariables, to warn about.
     [[nodiscard]] std::vector<UnknownVariable> unknown() const;
-    /// Logs a warning for each unknown variable, once in the life of the process.
+    /// Logs a warning for each unknown variable, and for each that is set by its old name, once in the life
+    /// of the process.
     void warn_of_unknown() const;
 
     [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
@@ -96,6 +98,9 @@ private:
         std::string value;
     };
 
+    /// What the environment says of the variable, and by which of its names.
+    [[nodiscard]] std::pair<std::string_view, std::string_view> in_environment(
+        const ConfigVariable& variable) const noexcept;
     [[nodiscard]] Error bad_value(const ConfigVariable& variable) const;
 
     Environment environment_;

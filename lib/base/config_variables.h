@@ -21,6 +21,8 @@ struct ConfigVariable {
     std::string_view choices = {};        ///< kChoice: the allowed words, "a|b|c"
     uint64_t least = 0;                   ///< kNumber
     uint64_t most = 0;                    ///< kNumber
+    /// Its name in the version before, still read if the new one is not set; empty: it had none.
+    std::string_view old_name = {};
     std::string_view meaning;
 };
 
@@ -150,30 +152,35 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .choices = "auto|never|always",
      .meaning = "memory pools from huge pages: if some are free (auto), never, or always, which "
                 "fails without"},
-    {.name = "WEIR_DEVICE",
+    {.name = "WEIR_RDMA_DEVICE",
+     .old_name = "WEIR_DEVICE",
      .meaning = "name of the RDMA device, such as mlx5_0; default: the first with an active port"},
-    {.name = "WEIR_GID_INDEX",
+    {.name = "WEIR_RDMA_GID_INDEX",
      .kind = VariableKind::kNumber,
      .most = 65'535,
+     .old_name = "WEIR_GID_INDEX",
      .meaning = "entry of the RDMA port's GID table; default: the RoCEv2 one of an IPv4 address"},
-    {.name = "WEIR_SERVICE_LEVEL",
+    {.name = "WEIR_RDMA_SERVICE_LEVEL",
      .kind = VariableKind::kNumber,
      .default_value = "0",
      .most = 15,
+     .old_name = "WEIR_SERVICE_LEVEL",
      .meaning = "service level of the queue pairs; on Ethernet their priority, 0 to 7, which a "
                 "lossless fabric maps to a class without drops"},
-    {.name = "WEIR_TRAFFIC_CLASS",
+    {.name = "WEIR_RDMA_TRAFFIC_CLASS",
      .kind = VariableKind::kNumber,
      .default_value = "0",
      .most = 255,
+     .old_name = "WEIR_TRAFFIC_CLASS",
      .meaning = "traffic class of the queue pairs; with RoCEv2 the TOS byte of their IP packets: "
                 "4 x DSCP + ECN"},
-    {.name = "WEIR_PKEY_INDEX",
+    {.name = "WEIR_RDMA_PKEY_INDEX",
      .kind = VariableKind::kNumber,
      .default_value = "0",
      .most = 65'535,
+     .old_name = "WEIR_PKEY_INDEX",
      .meaning = "entry of the RDMA port's table of partition keys; not together with "
-                "WEIR_CONNECT=rdmacm, which takes the partition from the network interface"},
+                "WEIR_RDMA_CONNECT=rdmacm, which takes the partition from the network interface"},
     {.name = "WEIR_PORT",
      .kind = VariableKind::kNumber,
      .default_value = "0",
@@ -186,10 +193,11 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .meaning = "where to listen and to be reached by other ranks: an address of this host, the "
                 "name of an interface, or a network such as 10.1.0.0/16, which may be the same on "
                 "all hosts; default: the address at which the ranks meet"},
-    {.name = "WEIR_CONNECT",
+    {.name = "WEIR_RDMA_CONNECT",
      .kind = VariableKind::kChoice,
      .default_value = "tcp",
      .choices = "tcp|rdmacm",
+     .old_name = "WEIR_CONNECT",
      .meaning = "how queue pairs are connected: by the TCP side channel of Weir or by rdma_cm"},
     {.name = "WEIR_EAGER_BYTES",
      .kind = VariableKind::kNumber,

@@ -177,19 +177,19 @@ Result<std::unique_ptr<Device>> open_verbs(const Config& config, const transport
     WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
     options.handshake_ms_max = static_cast<uint32_t>(join_timeout_s * 1000);
     options.secret = secret;
-    options.device = config.text("WEIR_DEVICE");
+    options.device = config.text("WEIR_RDMA_DEVICE");
     WEIR_ASSIGN(options.bind_address, bind_address(config));
-    WEIR_ASSIGN(const std::optional<uint64_t> gid, config.optional_number("WEIR_GID_INDEX"));
+    WEIR_ASSIGN(const std::optional<uint64_t> gid, config.optional_number("WEIR_RDMA_GID_INDEX"));
     if (gid) options.gid_index = static_cast<int>(*gid);
-    WEIR_ASSIGN(const uint64_t service_level, config.number("WEIR_SERVICE_LEVEL"));
+    WEIR_ASSIGN(const uint64_t service_level, config.number("WEIR_RDMA_SERVICE_LEVEL"));
     options.service_level = static_cast<uint8_t>(service_level);
-    WEIR_ASSIGN(const uint64_t traffic_class, config.number("WEIR_TRAFFIC_CLASS"));
+    WEIR_ASSIGN(const uint64_t traffic_class, config.number("WEIR_RDMA_TRAFFIC_CLASS"));
     options.traffic_class = static_cast<uint8_t>(traffic_class);
-    WEIR_ASSIGN(const uint64_t pkey_index, config.number("WEIR_PKEY_INDEX"));
+    WEIR_ASSIGN(const uint64_t pkey_index, config.number("WEIR_RDMA_PKEY_INDEX"));
     options.pkey_index = static_cast<uint16_t>(pkey_index);
     WEIR_ASSIGN(const uint64_t port, config.number("WEIR_PORT"));
     options.port = static_cast<uint16_t>(port);
-    WEIR_ASSIGN(const std::string connect_by, config.choice("WEIR_CONNECT"));
+    WEIR_ASSIGN(const std::string connect_by, config.choice("WEIR_RDMA_CONNECT"));
     if (connect_by == "rdmacm") options.connect_by = transport::verbs::ConnectBy::kRdmaCm;
     return transport::verbs::make_device(options);
 }

@@ -54,6 +54,19 @@ TEST_SUITE("config") {
         CHECK(config.place("WEIR_RANK") == "--rank");
     }
 
+    TEST_CASE("the old name of a variable is read if the new one is not set, and errors name it") {
+        Config config = with({{"WEIR_SERVICE_LEVEL", "3"}});
+        CHECK(config.number("WEIR_RDMA_SERVICE_LEVEL").value() == 3);
+        CHECK(config.source("WEIR_RDMA_SERVICE_LEVEL") == ConfigSource::kVariable);
+        CHECK(config.place("WEIR_RDMA_SERVICE_LEVEL") == "WEIR_SERVICE_LEVEL");
+        CHECK(config.unknown().empty());
+        CHECK(with({{"WEIR_SERVICE_LEVEL", "3"}, {"WEIR_RDMA_SERVICE_LEVEL", "4"}})
+                  .number("WEIR_RDMA_SERVICE_LEVEL")
+                  .value() == 4);
+        const Config bad = with({{"WEIR_SERVICE_LEVEL", "99"}});
+        CHECK(mentions(bad.check().error().message(), "WEIR_SERVICE_LEVEL=99"));
+    }
+
     TEST_CASE("an empty variable counts as unset, but an empty flag is an error") {
         Config config = with({{"WEIR_PORT", ""}});
         CHECK(config.number("WEIR_PORT").value() == 0);

@@ -114,7 +114,7 @@ class Info(unittest.TestCase):
     def test_bytes_that_are_no_text_do_not_break_the_json(self):
         done = subprocess.run([WEIR.encode(), b"info", b"--json"], capture_output=True, timeout=60, check=False,
                               env={**{k.encode(): v.encode() for k, v in environment().items()},
-                                   b"WEIR_DEVICE": b"\xff\xfe"})
+                                   b"WEIR_RDMA_DEVICE": b"\xff\xfe"})
         self.assertEqual(done.returncode, 0)
         json.loads(done.stdout.decode("utf-8"))
 

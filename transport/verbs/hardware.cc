@@ -219,20 +219,20 @@ Status check_fabric(const ibv_port_attr& port, std::string_view place,
     if (options.service_level > level_most) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("service level {} is too high for {}: {} has 0 to {}; set "
-                                 "WEIR_SERVICE_LEVEL to one of them",
+                                 "WEIR_RDMA_SERVICE_LEVEL to one of them",
                                  options.service_level, place, ethernet ? "Ethernet" : "InfiniBand",
                                  level_most));
     }
     if (options.pkey_index >= port.pkey_tbl_len) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("{} has {} entries in its table of partition keys, so there is no "
-                                 "entry {}; set WEIR_PKEY_INDEX to one that `weir info` lists",
+                                 "entry {}; set WEIR_RDMA_PKEY_INDEX to one that `weir info` lists",
                                  place, port.pkey_tbl_len, options.pkey_index));
     }
     if (options.pkey_index != 0 && options.connect_by == ConnectBy::kRdmaCm) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("rdma_cm takes the partition from the network interface, not from "
-                                 "entry {} of {}: unset WEIR_PKEY_INDEX, or connect by TCP",
+                                 "entry {} of {}: unset WEIR_RDMA_PKEY_INDEX, or connect by TCP",
                                  options.pkey_index, place));
     }
     return {};
@@ -283,7 +283,7 @@ Result<Hardware> open_hardware(const DeviceOptions& options) {
     }
     if (!options.device.empty()) {
         return Error(Errc::kNotFound,
-                     fmt::format("there is no RDMA device {}; set WEIR_DEVICE to one of: {}",
+                     fmt::format("there is no RDMA device {}; set WEIR_RDMA_DEVICE to one of: {}",
                                  options.device, reasons));
     }
     return Error(Errc::kUnavailable, fmt::format("no RDMA device can be used: {}", reasons));

@@ -52,13 +52,13 @@ TEST_SUITE("verbs fabric options") {
         CHECK(refusal(ethernet, options) == "fine");
         options.service_level = 15;
         CHECK(refusal(infiniband, options) == "fine");
-        CHECK(refusal(ethernet, options).find("Ethernet has 0 to 7; set WEIR_SERVICE_LEVEL") !=
+        CHECK(refusal(ethernet, options).find("Ethernet has 0 to 7; set WEIR_RDMA_SERVICE_LEVEL") !=
               std::string::npos);
         options.service_level = 0;
         options.pkey_index = 127;
         CHECK(refusal(infiniband, options) == "fine");
         CHECK(refusal(ethernet, options).find("has 1 entries") != std::string::npos);
-        CHECK(refusal(ethernet, options).find("WEIR_PKEY_INDEX") != std::string::npos);
+        CHECK(refusal(ethernet, options).find("WEIR_RDMA_PKEY_INDEX") != std::string::npos);
         options.connect_by = ConnectBy::kRdmaCm;
         CHECK(refusal(infiniband, options).find("rdma_cm") != std::string::npos);
     }

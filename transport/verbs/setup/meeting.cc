@@ -145,7 +145,7 @@ Status Meeting::check_peer(const VerbsConnection& c) const {
         return Error(Errc::kInvalidArgument,
                      "one side is on Ethernet (RoCE) and the other on InfiniBand: choose devices "
                      "of one kind with "
-                     "WEIR_DEVICE");
+                     "WEIR_RDMA_DEVICE");
     }
     if (c.peer.message_bytes_max != options_.message_bytes_max) {
         return Error(Errc::kInvalidArgument,
