@@ -189,7 +189,7 @@ class CommandLine(unittest.TestCase):
     def test_version_and_help(self):
         done = run("--version")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertRegex(done.stdout, r"^weir \d+\.\d+\.\d+\n$")
+        self.assertRegex(done.stdout, r"^weir \d+\.\d+\.\d+\nbuilt with ")
         done = run("info", "--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("--json", done.stdout)

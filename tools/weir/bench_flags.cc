@@ -9,6 +9,7 @@
 #include "bench/jobs/bench.h"
 #include "tools/weir/command.h"
 #include "tools/weir/numbers.h"
+#include "tools/weir/paths.h"
 #include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
@@ -148,7 +149,7 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         "--local", flags->local, "start server and worker on this host, each on its own core");
     command->add_flag("--brief", flags->brief,
                       "small sizes and short times, only to see that it works");
-    command->add_option("--json", flags->json, "file for the result as JSON");
+    add_json(*command, flags->json);
     if (!flags->is_sparse()) {
         command->add_option("--seconds", flags->seconds, "approximate time per row, 0.001 to 3600")
             ->check(number_within(0.001, 3600))
@@ -178,15 +179,19 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     command->add_flag("--child", flags->child)->group("");
     add_job(*command, job);
     add_worker_loss(*command, job,
-                    {"continue", OnWorkerLoss::kContinue, "the others go on", "reassign",
+                    {"continue", OnWorkerLoss::kContinue, "reassign",
                      "a benchmark has no data that the others could take over; take continue, or "
-                     "stop",
-                     "`weir lr` has stop and reassign"});
+                     "stop"});
     for (const char* const by_hand : {"--rendezvous", "--rank", "--size", "--on-worker-loss"})
         command->get_option(by_hand)->excludes(local);
     command->callback([both, command, &chosen] {
         if (both->bench.brief) make_brief(*command, both->bench);
         chosen.run = [both](Config& config) {
+            if (is_stdout(both->bench.json)) {
+                auto aside = set_output_aside();
+                if (!aside) return failure(aside.error());
+                both->bench.json = *std::move(aside);
+            }
             Status done = both->job.apply_to(config);
             both->bench.job = both->job.options;
             if (done) done = bench::run_bench(both->bench, config);

@@ -12,10 +12,16 @@
 #include "tools/weir/bench_flags.h"
 #include "tools/weir/checkpoint/checkpoint_flags.h"
 #include "tools/weir/command.h"
+#include "tools/weir/doctor/doctor.h"
+#include "tools/weir/help/help.h"
+#include "tools/weir/help/manual.h"
 #include "tools/weir/info/info.h"
+#include "tools/weir/info/info_report.h"
 #include "tools/weir/jobs/running_job_flags.h"
 #include "tools/weir/lr/lr_flags.h"
 #include "tools/weir/numbers.h"
+#include "tools/weir/run/run_flags.h"
+#include "tools/weir/shared_flags.h"
 #include "tools/weir/synth.h"
 #include "weir_features.h"
 
@@ -48,7 +54,7 @@ void add_info(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<InfoFlags>();
     CLI::App* const command = app.add_subcommand(
         "info", "show what this build, this machine and this environment can do");
-    command->add_flag("--json", flags->json, "as JSON, for programs");
+    add_json(*command, flags->json);
     command->add_flag("-f,--variables", flags->variables,
                       "only the WEIR_* variables: value, default, meaning");
     command->callback([flags, &chosen] {
@@ -56,6 +62,53 @@ void add_info(CLI::App& app, Command& chosen) {
         chosen.run = [flags](Config& config) { return run_info(*flags, config); };
     });
 }
+
+void add_doctor(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<DoctorFlags>();
+    CLI::App* const command = app.add_subcommand(
+        "doctor", "say what would stop a job on this host, and what to do about it");
+    CLI::Option* const other =
+        command
+            ->add_option("HOST:PORT", flags->other,
+                         "where `weir doctor --listen` waits: also tries each transport to there")
+            ->option_text("[HOST:PORT]");
+    command->add_option("--listen", flags->listen, "wait for one `weir doctor` at another host")
+        ->option_text("[HOST:]PORT")
+        ->excludes(other);
+    command->add_option("--wait", flags->wait_s, "seconds that --listen waits")
+        ->check(count(1, 86'400))
+        ->capture_default_str();
+    add_json(*command, flags->json);
+    command->footer(
+        "It looks at limits, names, addresses, ports, RDMA devices and their GIDs, memory and\n"
+        "variables, as a job of this user would find them: run it where ranks run\n"
+        "(`srun -N 4 -n 4 weir doctor`). It ends with 1 if something stops jobs.\n"
+        "Between two hosts: `weir doctor --listen 7070` at one, `weir doctor HOST:7070` at the "
+        "other.\n"
+        "The second one writes for half a second over each transport, and says how fast that was\n"
+        "beside a plain TCP stream (over shared memory: a core that copies) in the same run. Give "
+        "both\n"
+        "the WEIR_SECRET_FILE of the job, or none.");
+    command->callback([flags, &chosen] {
+        chosen.wants_good_config = false;  // it says what is wrong with it
+        chosen.run = [flags](Config& config) { return run_doctor(*flags, config); };
+    });
+}
+
+/// What stands behind --json is a file, if it is no flag: of one that is not given a - is made here, so
+/// that CLI11 knows only --json FILE. Stops at --.
+std::vector<std::string> with_json_files(const std::vector<std::string>& words) {
+    std::vector<std::string> all;
+    for (size_t i = 0; i < words.size(); ++i) {
+        const bool has_file =
+            i + 1 < words.size() && (words[i + 1] == "-" || !words[i + 1].starts_with('-'));
+        all.push_back(words[i] == "--json" && !has_file ? "--json=-" : words[i]);
+    }
+    return all;
+}
+
+/// The hidden command by which the build makes man pages and completion.
+constexpr const char* kManualCommand = "write-manual";
 
 /// Returns the message for an unknown subcommand, as in "weir bench frobnicate", or "" if there
 /// is none. CLI11 would only say that a subcommand is missing. Sets `parent` to the command that
@@ -71,7 +124,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
             if (command->get_group().empty()) continue;  // hidden
             known += (known.empty() ? "" : ", ") + command->get_name();
         }
-        if (known.empty()) return "";
+        if (known.empty() || at->get_name() == "help") return "";
         parent = at == &app ? "" : at->get_name();
         if (next == nullptr) {
             return fmt::format("unknown {} '{}'; choose one of: {}",
@@ -129,17 +182,36 @@ Command parse_command_line(int argc, char** argv) {
         return chosen;
     };
     CLI::App app("A parameter server for RDMA clusters.", "weir");
-    app.set_version_flag("--version", "weir " WEIR_VERSION, "print the version and exit");
+    app.set_version_flag("--version", version_text,
+                         "print the version, and what it was built with, and exit");
     app.require_subcommand(0, 1);  // a missing subcommand is an error below, after the flags
+    std::vector<std::string> words(argv + 1, argv + std::max(argc, 1));
+    std::vector<std::string> behind;  // --
+    if (const auto dashes = std::ranges::find(words, "--");
+        dashes != words.end() && words.front() == "run") {
+        behind.assign(dashes + 1, words.end());
+        words.erase(dashes, words.end());
+    }
+    add_run(app, behind, chosen);
     add_lr(app, chosen);
     add_predict(app, chosen);
     add_bench(app, chosen);
     add_server(app, chosen);
     add_leave(app, chosen);
+    add_stop(app, chosen);
     add_status(app, chosen);
     add_checkpoint(app, chosen);
     add_synth(app, chosen);
     add_info(app, chosen);
+    add_doctor(app, chosen);
+    std::vector<std::string> help_for;
+    CLI::App* const help = app.add_subcommand("help", "explain a command or a subject");
+    help->add_option("SUBJECT", help_for, "a command, or a subject: " + subject_names());
+    std::string manual;
+    CLI::App* const write = app.add_subcommand(kManualCommand, "write man pages and completion");
+    write->add_option("DIR", manual)->required();
+    write->group("");
+    app.footer("`weir help SUBJECT` explains: " + subject_names() + ".");
     if (argc < 2) {
         fmt::print(stderr, "{}", app.help());
         return no_run(kExitUsage);
@@ -149,13 +221,20 @@ Command parse_command_line(int argc, char** argv) {
         return no_run(usage_error(error, parent));
     }
     try {
-        app.parse(argc, argv);
+        words = with_json_files(words);
+        std::ranges::reverse(words);  // as CLI11 wants them
+        app.parse(words);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return no_run(app.exit(error));  // --help, --version
         // An unknown argument is reported first: it may be the cause of the other error.
         const std::string unknown = unknown_argument(app);
         return no_run(
             usage_error(unknown.empty() ? what_is_wrong(error) : unknown, chosen_command(app)));
+    }
+    if (help->parsed()) return no_run(print_help(app, help_for));
+    if (write->parsed()) {
+        const Status written = write_manual(app, manual);
+        return no_run(written ? int{kExitOk} : failure(written.error()));
     }
     if (!chosen.run) return no_run(usage_error("a command is missing", ""));
     chosen.name = chosen_command(app);

@@ -108,6 +108,14 @@ Status check_outputs(std::span<const NamedPath> outputs) {
     return {};
 }
 
+Result<std::string> set_output_aside() {
+    const int aside = ::dup(STDOUT_FILENO);  // child processes inherit it
+    if (aside < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return Error(Errc::kIo, "standard output: is not open; redirect it to a file or a pipe",
+                     errno);
+    return fmt::format("/dev/fd/{}", aside);
+}
+
 Status spool_standard_input() {
     struct stat facts = {};
     if (::fstat(STDIN_FILENO, &facts) != 0)

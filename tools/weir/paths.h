@@ -29,6 +29,10 @@ struct NamedPath {
 /// Errors: those of data::check_output()
 [[nodiscard]] Status check_outputs(std::span<const NamedPath> outputs);
 
+/// From now on what this process and those that it starts print goes to standard error. Returns a path
+/// by which they can write to what was standard output. Errors: kIo
+[[nodiscard]] Result<std::string> set_output_aside();
+
 /// Makes standard input a file that several readers may read, each from its start. If it is not
 /// such a file already, this copies it to an unnamed file in $TMPDIR or /tmp. Errors: kIo
 [[nodiscard]] Status spool_standard_input();

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/shared_flags.h"
 
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
 #include <CLI/CLI.hpp>
 
+#include "lib/data/output_file.h"
 #include "tools/weir/numbers.h"
+#include "tools/weir/paths.h"
 
 namespace weir::tools {
 namespace {
 
-constexpr uint64_t kPartCountMax = 4096;  ///< of servers, workers and shards, as in Job::start()
+constexpr const char* kWorkerLossMeaning =
+    "when a worker dies: stop (all get an error), continue (the others go on without what it did), "
+    "or "
+    "reassign (the others do its work); `weir lr` takes stop and reassign, `weir bench` stop and "
+    "continue; default: stop";
 
 /// A check for CLI11: returns what is wrong with --labels, or "".
 std::string labels(const std::string& text) {
@@ -27,25 +37,18 @@ void add_labels(CLI::App& command, data::LabelMap& map) {
 }
 
 void add_job(CLI::App& command, JobFlags& job) {
-    command.add_option("--servers", job.options.servers, "server processes (the first ranks)")
-        ->check(count(1, kPartCountMax))
-        ->each(job.gives("WEIR_SERVERS", "--servers"))
-        ->capture_default_str();
-    command
-        .add_option("--shards", job.options.shards_per_server, "shards per server, each a thread")
-        ->check(count(1, kPartCountMax))
-        ->each(job.gives("WEIR_SHARDS", "--shards"))
-        ->capture_default_str();
-    command.add_option("--workers", job.options.workers, "workers per worker process")
-        ->check(count(1, kPartCountMax))
-        ->each(job.gives("WEIR_WORKERS", "--workers"))
-        ->capture_default_str();
-    command
-        .add_option("--replicas", job.options.replicas,
-                    "copies on other servers, 0 to 2: the job goes on when as many servers die")
-        ->check(count(0, 2))
-        ->each(job.gives("WEIR_REPLICAS", "--replicas"))
-        ->capture_default_str();
+    const auto add = [&](const char* flag, VariableRef variable, uint32_t JobOptions::*member,
+                         const char* meaning, uint64_t least, uint64_t most) {
+        command.add_option(flag, job.options.*member, meaning)
+            ->check(count(least, most))
+            ->each(job.gives(variable, flag))
+            ->capture_default_str();
+    };
+    add("--servers", "WEIR_SERVERS", &JobOptions::servers, kServersMeaning, 1, kPartCountMax);
+    add("--shards", "WEIR_SHARDS", &JobOptions::shards_per_server, kShardsMeaning, 1,
+        kPartCountMax);
+    add("--workers", "WEIR_WORKERS", &JobOptions::workers, kWorkersMeaning, 1, kPartCountMax);
+    add("--replicas", "WEIR_REPLICAS", &JobOptions::replicas, kReplicasMeaning, 0, 2);
     command
         .add_option("--managers", job.options.managers,
                     "managers, 1, 3, 5 or 7, each in a server's process, on different hosts if the "
@@ -60,19 +63,44 @@ void add_job(CLI::App& command, JobFlags& job) {
         .add_flag("--colocate", job.options.colocate,
                   "run workers on every rank, also on those of servers")
         ->each([&job](const std::string&) { job.give("WEIR_COLOCATE", "--colocate", "yes"); });
-    command.add_option(
-        "--rendezvous", job.rendezvous,
-        "HOST:PORT of rank 0, for ranks started by hand; also `weir server`, `leave` "
-        "and `status` find the job there");
-    command.add_option("--rank", job.rank, "number of this process, from 0");
-    command.add_option("--size", job.size, "number of processes");
+    command
+        .add_option("--rendezvous", job.rendezvous,
+                    "HOST:PORT of rank 0, for ranks started by hand; also commands for the running "
+                    "job find it there (`weir help jobs`)")
+        ->option_text("HOST:PORT");
+    command.add_option("--rank", job.rank, "number of this process, from 0")->option_text("N");
+    command.add_option("--size", job.size, "number of processes")->option_text("N");
     command
         .add_option("--contact", job.options.contact_file,
-                    "file to write at the start, for `weir server`, `leave` and `status`")
+                    "file to write at the start, by which commands for the running job find it")
+        ->option_text("FILE")
         ->check([](const std::string& path) {
             return path.empty() ? "the name of the file is empty" : "";
         })
         ->each(job.gives("WEIR_CONTACT_FILE", "--contact"));
+}
+
+void add_json(CLI::App& command, std::string& file) {
+    command
+        .add_option("--json", file,
+                    "the result as JSON: in FILE, or on standard output in place of the text")
+        ->option_text("[FILE]");
+}
+
+void settle_json(const CLI::App& command, const char* name, std::string& file,
+                 std::string& needed) {
+    if (command.count(name) > 0) return;
+    if (file.empty() || file == "-") throw CLI::RequiredError(name);
+    needed = std::exchange(file, "-");
+}
+
+Status print_result(const std::string& json_file, const std::string& text,
+                    const std::string& json) {
+    const bool prints = !is_stdout(json_file);
+    if (prints && (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+                   std::fflush(stdout) != 0))
+        return Error(Errc::kIo, "standard output: cannot be written", errno);
+    return json_file.empty() ? Status() : data::write_whole_file(json_file, json);
 }
 
 void add_grace(CLI::App& command, uint32_t& seconds, const std::string& meaning) {
@@ -89,13 +117,12 @@ void add_worker_loss(CLI::App& command, JobFlags& job, const WorkerLossWord& is)
                 job.give("WEIR_ON_WORKER_LOSS", "--on-worker-loss",
                          to_string(job.options.on_worker_loss));
             },
-            "when a worker dies: stop (an error for all), or " + is.word + " (" + is.what + "; " +
-                is.others_have + "); default: stop")
+            kWorkerLossMeaning)
         ->option_text("WORD")
         ->check([is](const std::string& text) -> std::string {
             if (text == "stop" || text == is.word) return "";
             if (text == is.other) return text + ": " + is.why_not_it;
-            return text + ": must be stop or " + is.word + " (" + is.others_have + ")";
+            return text + ": must be stop or " + is.word;
         });
 }
 

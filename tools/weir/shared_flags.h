@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lib/base/result.h"
 #include "lib/data/labels.h"
 #include "lib/wire/on_worker_loss.h"
 #include "tools/weir/job_flags.h"
@@ -21,16 +22,39 @@ void add_labels(CLI::App& command, data::LabelMap& map);
 /// The flags that describe a job, the same for every command that runs one.
 void add_job(CLI::App& command, JobFlags& job);
 
+/// The meaning of flags that commands for jobs, and `weir run`, have in common.
+inline constexpr uint64_t kPartCountMax =
+    4096;  ///< of servers, workers and shards, as in Job::start()
+inline constexpr const char* kServersMeaning =
+    "servers of the job, on its first ranks; each rank has one at most";
+inline constexpr const char* kShardsMeaning = "shards of each server; each is a thread";
+inline constexpr const char* kWorkersMeaning =
+    "workers of each process that has workers; each is a thread";
+inline constexpr const char* kReplicasMeaning =
+    "copies on other servers, 0 to 2: the job goes on when as many servers die";
+
+/// --json [FILE]. parse_command_line() makes a - of a FILE that is not given.
+void add_json(CLI::App& command, std::string& file);
+
+/// In `weir status --json JOB` the word is the JOB, which is needed, and no file. To be called once
+/// the command line is parsed.
+///
+/// name: of the argument that is needed
+void settle_json(const CLI::App& command, const char* name, std::string& file, std::string& needed);
+
+/// Prints what a command has found: on standard output as text, and as JSON where --json says so, which
+/// replaces the text there.
+[[nodiscard]] Status print_result(const std::string& json_file, const std::string& text,
+                                  const std::string& json);
+
 void add_grace(CLI::App& command, uint32_t& seconds, const std::string& meaning);
 
 /// What a command can do but stop when a worker dies.
 struct WorkerLossWord {
     std::string word;
     OnWorkerLoss meaning;
-    std::string what;         ///< what it does
-    std::string other;        ///< the word that other commands have for it
-    std::string why_not_it;   ///< why this one has not
-    std::string others_have;  ///< which commands have which words
+    std::string other;       ///< the word that it does not take
+    std::string why_not_it;  ///< and why
 };
 
 void add_worker_loss(CLI::App& command, JobFlags& job, const WorkerLossWord& is);

@@ -26,6 +26,7 @@ std::atomic<uint64_t> g_since_ns = 0;  // when g_signal came; 0: not yet
 std::atomic<uint64_t> g_int_ns = 0;    // when the first SIGINT came; 0: none did
 std::atomic<uint64_t> g_term_ns = 0;   // the first SIGTERM
 std::atomic<uint32_t> g_grace_s = 0;
+std::atomic<bool> g_is_command = false;  // g_signal stands for `weir stop`
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -123,6 +124,13 @@ void remember_stop_signals(std::string_view says) {
     });
 }
 
+void note_stop_command() noexcept {
+    int none = 0;
+    if (!g_signal.compare_exchange_strong(none, SIGTERM)) return;
+    g_is_command = true;
+    g_since_ns = SteadyClock().now_ns();
+}
+
 int stop_signal() noexcept {
     return g_signal.load(std::memory_order_relaxed);  // relaxed: it guards no other data
 }
@@ -141,6 +149,7 @@ int ended_by_grace(const Error& undone) {
 }
 
 std::string_view signal_name(int signal) noexcept {
+    if (signal == SIGTERM && g_is_command.load()) return "`weir stop`";
     return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "a signal";
 }
 

@@ -39,6 +39,9 @@ void lift_grace() noexcept;
 /// Says that the process ends because of that, and what it leaves undone. Returns its exit code.
 int ended_by_grace(const Error& undone);
 
+/// `weir stop` ends the job: from now on as if SIGTERM had come to all its ranks. Thread: any
+void note_stop_command() noexcept;
+
 /// The remembered signal, or 0. Thread: any
 [[nodiscard]] int stop_signal() noexcept;
 
@@ -47,7 +50,7 @@ int ended_by_grace(const Error& undone);
 /// signal itself, because the whole job is being stopped. Thread: any
 [[nodiscard]] bool stop_signal_has_settled() noexcept;
 
-/// "SIGINT", "SIGTERM", or "a signal".
+/// "SIGINT", "SIGTERM", or "a signal"; "`weir stop`" in place of SIGTERM, if that came.
 [[nodiscard]] std::string_view signal_name(int signal) noexcept;
 
 /// 128 + the signal's number (130, 143), as a shell reports a program that a signal ended.

@@ -15,6 +15,7 @@
 #include "tools/weir/checkpoint/checkpoint_export.h"
 #include "tools/weir/checkpoint/checkpoint_report.h"
 #include "tools/weir/command.h"
+#include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
 namespace {
@@ -70,8 +71,9 @@ int run_checkpoint_list(const CheckpointFlags& flags) {
             code = failure(manifest.error());
         }
     }
-    const std::string text = flags.json ? list_json(manifests) : list_text(manifests);
-    fmt::print("{}", text);
+    if (const Status told = print_result(flags.json, list_text(manifests), list_json(manifests));
+        !told)
+        return failure(told.error());
     return code;
 }
 
@@ -79,8 +81,9 @@ int run_checkpoint_show(const CheckpointFlags& flags) {
     RealDisk disk;
     const Result<Manifest> manifest = chosen(disk, flags);
     if (!manifest) return failure(manifest.error());
-    const std::string text = flags.json ? show_json(*manifest) : show_text(*manifest);
-    fmt::print("{}", text);
+    if (const Status told = print_result(flags.json, show_text(*manifest), show_json(*manifest));
+        !told)
+        return failure(told.error());
     return kExitOk;
 }
 
@@ -100,8 +103,9 @@ int run_checkpoint_verify(const CheckpointFlags& flags) {
     verified.reserve(numbers.size());
     for (const uint64_t number : numbers)
         verified.push_back({number, faults_of(disk, flags.folder, number)});
-    const std::string text = flags.json ? verify_json(verified) : verify_text(verified);
-    fmt::print("{}", text);
+    if (const Status told = print_result(flags.json, verify_text(verified), verify_json(verified));
+        !told)
+        return failure(told.error());
     const bool is_good =
         std::ranges::all_of(verified, [](const auto& v) { return v.faults.empty(); });
     return is_good ? kExitOk : kExitFailure;
@@ -138,8 +142,8 @@ int run_checkpoint_prune(const CheckpointFlags& flags) {
     }
     // A job that runs may just remove a manifest; then nothing is said.
     const auto left = checkpoint::list_unfinished(disk, flags.folder);
-    const std::string text = flags.json ? prune_json(report) : prune_text(report);
-    fmt::print("{}", text);
+    if (const Status told = print_result(flags.json, prune_text(report), prune_json(report)); !told)
+        return failure(told.error());
     if (left && !left->empty()) fmt::print(stderr, "{}", left_text(flags.folder, left->size()));
     return kExitOk;
 }

@@ -14,8 +14,8 @@ enum class ExportFormat : uint8_t { kText, kNpz, kSafetensors };
 /// Of all the subcommands; each uses some.
 struct CheckpointFlags {
     std::string folder;
-    uint64_t number = 0;  ///< 0: the newest; `verify`: all
-    bool json = false;
+    uint64_t number = 0;      ///< 0: the newest; `verify`: all
+    std::string json = {};    ///< as --json says
     size_t keep = 0;          ///< `prune`
     bool unfinished = false;  ///< `prune`: also what is left of failed ones
     std::string table;        ///< `export`; empty: all

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "tools/weir/checkpoint/checkpoint.h"
+#include "tools/weir/jobs/running_job_flags.h"
 #include "tools/weir/numbers.h"
+#include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
 namespace {
@@ -18,14 +20,12 @@ using Run = int (*)(const CheckpointFlags&);
 CLI::App& add_one(CLI::App& parent, Command& chosen, const Flags& flags, const char* name,
                   const char* meaning, Run run) {
     CLI::App* const command = parent.add_subcommand(name, meaning);
-    command->add_option("DIR", flags->folder, "folder of the checkpoints")->required();
-    command->callback(
-        [flags, run, &chosen] { chosen.run = [flags, run](Config&) { return run(*flags); }; });
+    command->add_option("DIR", flags->folder, "folder of the checkpoints");
+    command->callback([flags, run, command, &chosen] {
+        settle_json(*command, "DIR", flags->json, flags->folder);
+        chosen.run = [flags, run](Config&) { return run(*flags); };
+    });
     return *command;
-}
-
-void add_json(CLI::App& command, const Flags& flags) {
-    command.add_flag("--json", flags->json, "as JSON, for programs");
 }
 
 void add_number(CLI::App& command, const Flags& flags, const char* meaning) {
@@ -64,22 +64,23 @@ void add_export(CLI::App& parent, Command& chosen) {
 
 void add_checkpoint(CLI::App& app, Command& chosen) {
     CLI::App* const parent =
-        app.add_subcommand("checkpoint", "look at checkpoints, export tables, remove old ones");
+        app.add_subcommand("checkpoint", "write one, look at them, export tables, remove old ones");
     parent->require_subcommand(1);
+    add_checkpoint_now(*parent, chosen);
     const auto listed = std::make_shared<CheckpointFlags>();
     add_json(add_one(*parent, chosen, listed, "list", "all checkpoints of a folder",
                      run_checkpoint_list),
-             listed);
+             listed->json);
     const auto shown = std::make_shared<CheckpointFlags>();
     CLI::App& show = add_one(*parent, chosen, shown, "show",
                              "the tables and chunks of a checkpoint", run_checkpoint_show);
     add_number(show, shown, "which one; default: the newest");
-    add_json(show, shown);
+    add_json(show, shown->json);
     const auto verified = std::make_shared<CheckpointFlags>();
     CLI::App& verify = add_one(*parent, chosen, verified, "verify",
                                "read every byte, and compare checksums", run_checkpoint_verify);
     add_number(verify, verified, "which one; default: all");
-    add_json(verify, verified);
+    add_json(verify, verified->json);
     add_export(*parent, chosen);
     const auto pruned = std::make_shared<CheckpointFlags>();
     CLI::App& prune = add_one(*parent, chosen, pruned, "prune",
@@ -90,7 +91,7 @@ void add_checkpoint(CLI::App& app, Command& chosen) {
     prune.add_flag("--unfinished", pruned->unfinished,
                    "also remove what is left of checkpoints that failed after the newest one; only "
                    "when no job writes there");
-    add_json(prune, pruned);
+    add_json(prune, pruned->json);
 }
 
 }  // namespace weir::tools

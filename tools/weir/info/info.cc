@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/info/info.h"
 
-#include <cstdio>
-#include <string>
-
 #include "tools/weir/command.h"
 #include "tools/weir/info/info_report.h"
+#include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
 
@@ -18,13 +16,8 @@ int run_info(const InfoFlags& flags, const Config& config) {
         report.variables = describe_variables(config);
         report.unknown_variables = config.unknown();
     }
-    const std::string text = flags.json ? info_json(report, part) : info_text(report, part);
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-        std::fflush(stdout) != 0) {
-        std::perror("weir: error: standard output");
-        return kExitFailure;
-    }
-    return kExitOk;
+    const Status told = print_result(flags.json, info_text(report, part), info_json(report, part));
+    return told ? int{kExitOk} : failure(told.error());
 }
 
 }  // namespace weir::tools

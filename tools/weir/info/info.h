@@ -4,12 +4,14 @@
 /// `weir info`: prints what this build, machine and environment support, and how to get the
 /// missing parts.
 
+#include <string>
+
 #include "lib/base/config.h"
 
 namespace weir::tools {
 
 struct InfoFlags {
-    bool json = false;
+    std::string json;        ///< as --json says
     bool variables = false;  ///< only the WEIR_* variables
 };
 

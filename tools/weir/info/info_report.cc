@@ -139,6 +139,18 @@ std::vector<RegisteredInfo> would_register([[maybe_unused]] const Config& config
 
 }  // namespace
 
+std::string version_text() {
+    std::string with;
+    std::string without;
+    for (const Feature& feature : features()) {
+        std::string& list = feature.built ? with : without;
+        list.append(list.empty() ? "" : ", ").append(feature.key);
+    }
+    return fmt::format("weir {}\nbuilt with {}{}{}\nby {}, build type {}", WEIR_VERSION,
+                       with.empty() ? "no optional part" : with,
+                       without.empty() ? "" : "; without ", without, compiler(), WEIR_BUILD_TYPE);
+}
+
 std::vector<VariableInfo> describe_variables(const Config& config) {
     std::vector<VariableInfo> variables;
     for (const ConfigVariable& variable : kConfigVariables) {

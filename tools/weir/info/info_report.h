@@ -75,6 +75,8 @@ struct InfoReport {
 
 enum class InfoPart : uint8_t { kAll, kVariables };
 
+/// What `weir --version` prints: the version, and what it was built with.
+[[nodiscard]] std::string version_text();
 [[nodiscard]] InfoReport make_info_report(const Config& config);
 [[nodiscard]] std::vector<VariableInfo> describe_variables(const Config& config);
 

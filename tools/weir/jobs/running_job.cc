@@ -11,12 +11,20 @@
 #include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
 #include "tools/weir/jobs/status_report.h"
+#include "tools/weir/jobs/status_watch.h"
+#include "tools/weir/shared_flags.h"
 #include "tools/weir/stop_signals.h"
 
 namespace weir::tools {
 namespace {
 
 constexpr int kLookMs = 200;  // between two looks at a server that leaves
+
+/// Whether the answer to a question says that the job is over, or its manager is gone with it.
+bool has_ended(Errc answer) {
+    return answer == Errc::kUnavailable || answer == Errc::kTerminated ||
+           answer == Errc::kInterrupted || answer == Errc::kPeerLost;
+}
 
 /// How a server ended that is in the view no more.
 Status end_of(const JobStatus& status, uint32_t number) {
@@ -58,6 +66,35 @@ Status leave(const LeaveFlags& flags, const Config& config) {
     return wait_until_left(*connection.manager, flags.server);
 }
 
+/// Waits until the job is over. How it ended is not an error of this command.
+Status stop(const StopFlags& flags, const Config& config) {
+    OperatorConnection connection;
+    WEIR_TRY(connection.open(flags.contact, config));
+    Operator& manager = *connection.manager;
+    WEIR_TRY(manager.stop(Operator::Stop::kInOrder));
+    const uint64_t end_ns = connection.clock.now_ns() + flags.grace_s * kSecond;
+    bool is_told = false;
+    for (;;) {
+        const Result<JobStatus> status = manager.status();
+        if (!status) return has_ended(status.code()) ? Status() : Status(status.error());
+        if (flags.grace_s != 0 && !is_told && connection.clock.now_ns() >= end_ns) {
+            is_told = true;
+            fmt::print(stderr,
+                       "weir: the job has not ended within --grace: it ends now, with an error at "
+                       "each rank\n");
+            const Status told = manager.stop(Operator::Stop::kNow);
+            if (!told && !has_ended(told.code())) return told;
+        }
+        (void)::poll(nullptr, 0, kLookMs);
+    }
+}
+
+Result<uint64_t> checkpoint_now(const CheckpointNowFlags& flags, const Config& config) {
+    OperatorConnection connection;
+    WEIR_TRY(connection.open(flags.contact, config));
+    return connection.manager->checkpoint(flags.deadline_s * kSecond);
+}
+
 Result<JobStatus> status_of(const StatusFlags& flags, const Config& config) {
     OperatorConnection connection;
     WEIR_TRY(connection.open(flags.contact, config));
@@ -90,10 +127,24 @@ int run_leave(const LeaveFlags& flags, Config& config) {
 }
 
 int run_status(const StatusFlags& flags, Config& config) {
+    if (flags.watches) return watch_status(flags, config);
     const Result<JobStatus> status = status_of(flags, config);
     if (!status) return failure(status.error());
-    fmt::print("{}", flags.json ? status_json(*status) : status_text(*status));
-    return kExitOk;
+    const Status told = print_result(flags.json, status_text(*status), status_json(*status));
+    return told ? int{kExitOk} : failure(told.error());
+}
+
+int run_stop(const StopFlags& flags, Config& config) {
+    const Status stopped = stop(flags, config);
+    return stopped ? int{kExitOk} : failure(stopped.error());
+}
+
+int run_checkpoint_now(const CheckpointNowFlags& flags, Config& config) {
+    const Result<uint64_t> number = checkpoint_now(flags, config);
+    if (!number) return failure(number.error());
+    const Status told = print_result(flags.json, fmt::format("checkpoint {} is written\n", *number),
+                                     fmt::format("{{\"checkpoint\": {}}}\n", *number));
+    return told ? int{kExitOk} : failure(told.error());
 }
 
 }  // namespace weir::tools

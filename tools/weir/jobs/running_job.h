@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// The commands for running jobs: `weir server` joins one, `weir leave` makes a server leave it,
-/// `weir status` shows it.
+/// `weir status` shows it, `weir stop` ends it, and `weir checkpoint now` has it write a checkpoint.
 
 #include <cstdint>
 #include <string>
@@ -32,11 +32,26 @@ struct LeaveFlags {
 
 struct StatusFlags {
     std::string contact;
-    bool json = false;
+    std::string json;  ///< as --json says
+    bool watches = false;
+    double every_s = 1;  ///< seconds between two looks of --watch
+};
+
+struct StopFlags {
+    std::string contact;
+    uint32_t grace_s = kGraceSeconds;  ///< then the job ends without results; 0: it is waited for
+};
+
+struct CheckpointNowFlags {
+    std::string contact;
+    std::string json;
+    uint32_t deadline_s = 600;
 };
 
 int run_server(const ServerFlags& flags, Config& config);
 int run_leave(const LeaveFlags& flags, Config& config);
 int run_status(const StatusFlags& flags, Config& config);
+int run_stop(const StopFlags& flags, Config& config);
+int run_checkpoint_now(const CheckpointNowFlags& flags, Config& config);
 
 }  // namespace weir::tools

@@ -17,8 +17,8 @@ void add_server(CLI::App& app, Command& chosen) {
     CLI::App* const command = app.add_subcommand("server", "join a running job as a server");
     command->add_option("--join", flags->join.contact, kContactMeaning)
         ->required()
-        ->type_name(kContactType);
-    command->add_option("--shards", flags->join.shards, "shards, each a thread")
+        ->option_text(kContactType);
+    command->add_option("--shards", flags->join.shards, "shards of this server; each is a thread")
         ->check(count(1, 1024))
         ->capture_default_str();
     command
@@ -46,9 +46,9 @@ void add_server(CLI::App& app, Command& chosen) {
 void add_leave(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<LeaveFlags>();
     CLI::App* const command = app.add_subcommand("leave", "make a server leave a running job");
-    command->add_option("contact", flags->contact, kContactMeaning)
+    command->add_option("JOB", flags->contact, kContactMeaning)
         ->required()
-        ->type_name(kContactType);
+        ->option_text(kContactType);
     command->add_option("--server", flags->server, "its number, as `weir status` shows it")
         ->required()
         ->check(count(0, kCountMax));
@@ -63,13 +63,60 @@ void add_leave(CLI::App& app, Command& chosen) {
 void add_status(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<StatusFlags>();
     CLI::App* const command = app.add_subcommand("status", "show the state of a running job");
-    command->add_option("contact", flags->contact, kContactMeaning)
-        ->required()
-        ->type_name(kContactType);
-    command->add_flag("--json", flags->json, "as JSON, for programs");
+    command->add_option("JOB", flags->contact, kContactMeaning)->option_text(kContactType);
+    add_json(*command, flags->json);
+    CLI::Option* const watch = command->add_flag(
+        "--watch", flags->watches,
+        "look again and again: a screen that is refreshed, with what happens in a second; plain "
+        "lines where standard output is no terminal; Ctrl-C ends it");
+    command->add_option("--every", flags->every_s, "seconds between two looks of --watch")
+        ->needs(watch)
+        ->check(number_within(0.1, 3600))
+        ->capture_default_str();
+    watch->excludes("--json");
     command->footer(kContactFooter);
-    command->callback([flags, &chosen] {
+    command->callback([flags, command, &chosen] {
+        settle_json(*command, "JOB", flags->json, flags->contact);
         chosen.run = [flags](Config& config) { return run_status(*flags, config); };
+    });
+}
+
+void add_stop(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<StopFlags>();
+    CLI::App* const command = app.add_subcommand("stop", "end a running job in order");
+    command->add_option("JOB", flags->contact, kContactMeaning)
+        ->required()
+        ->option_text(kContactType);
+    add_grace(*command, flags->grace_s,
+              "seconds for the workers to end by themselves; then all ranks get an error; 0: it "
+              "takes as long as it takes");
+    command->footer(
+        std::string(kContactFooter) +
+        "A `weir lr` ends as by SIGTERM to all of its ranks: after this pass, with its results, "
+        "and\n"
+        "with checkpoints if it has a folder for them; its ranks return 143. A program of your "
+        "own\n"
+        "is asked by client.is_stopping(). Before that, the job writes a checkpoint, if it has a\n"
+        "folder. The command returns when the job is over.");
+    command->callback([flags, &chosen] {
+        chosen.run = [flags](Config& config) { return run_stop(*flags, config); };
+    });
+}
+
+void add_checkpoint_now(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<CheckpointNowFlags>();
+    CLI::App* const command =
+        app.add_subcommand("now", "have a running job write a checkpoint, and wait for it");
+    command->add_option("JOB", flags->contact, kContactMeaning)->option_text(kContactType);
+    add_json(*command, flags->json);
+    command->add_option("--deadline", flags->deadline_s, "seconds until it must be written")
+        ->check(count(1, 86'400))
+        ->capture_default_str();
+    command->footer(std::string(kContactFooter) +
+                    "The job must have a folder for checkpoints: --checkpoint DIR.");
+    command->callback([flags, command, &chosen] {
+        settle_json(*command, "JOB", flags->json, flags->contact);
+        chosen.run = [flags](Config& config) { return run_checkpoint_now(*flags, config); };
     });
 }
 

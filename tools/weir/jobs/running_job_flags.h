@@ -15,5 +15,8 @@ namespace weir::tools {
 void add_server(CLI::App& app, Command& chosen);
 void add_leave(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
+void add_stop(CLI::App& app, Command& chosen);
+/// `weir checkpoint now`: `app` is `weir checkpoint`.
+void add_checkpoint_now(CLI::App& app, Command& chosen);
 
 }  // namespace weir::tools

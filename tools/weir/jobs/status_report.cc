@@ -271,6 +271,11 @@ std::string status_text(const JobStatus& status) {
             : sum.silent == 1 ? "  1 shard does not answer"
                               : fmt::format("  {} shards do not answer", sum.silent));
     }
+    return text + rest_text(status);
+}
+
+std::string rest_text(const JobStatus& status) {
+    std::string text;
     if (status.share_lost > 0) {
         text += fmt::format("lost: {:.1f} % of the parameters ({})\n", status.share_lost * 100,
                             dead_text(status, true));

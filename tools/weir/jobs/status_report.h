@@ -10,6 +10,8 @@
 namespace weir::tools {
 
 [[nodiscard]] std::string status_text(const JobStatus& status);
+/// status_text() below its table of servers.
+[[nodiscard]] std::string rest_text(const JobStatus& status);
 [[nodiscard]] std::string status_json(const JobStatus& status);
 
 }  // namespace weir::tools

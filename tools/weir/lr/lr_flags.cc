@@ -149,7 +149,7 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->capture_default_str();
     add_labels(*command, run.labels);
     command->add_option("--model", flags->model, "file for the model, one line per feature; or -");
-    command->add_option("--json", flags->json, "file for the result as JSON; or -");
+    add_json(*command, flags->json);
     command->add_option("--plot", flags->plot, "FILE.svg for objective against time; or -");
     command->footer(kLrFooter);
     add_job(*command, flags->job);
@@ -159,11 +159,9 @@ void add_lr(CLI::App& app, Command& chosen) {
               "results; a rank that only serves must have handed over all, or ends without; 0: as "
               "long as it takes");
     add_worker_loss(*command, flags->job,
-                    {"reassign", OnWorkerLoss::kReassign,
-                     "the others read its part of the data, and go on", "continue",
+                    {"reassign", OnWorkerLoss::kReassign, "continue",
                      "the model would lack the part of the data that the dead worker had; take "
-                     "reassign, with which the others train on that part, too, or stop",
-                     "`weir bench` has stop and continue"});
+                     "reassign, with which the others train on that part, too, or stop"});
     command
         ->add_option_function<std::string>(
             kWorkLease,
@@ -180,11 +178,14 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->add_option("--join", flags->join,
                      "join a running `weir lr --on-worker-loss reassign` with more workers: "
                      "the --rendezvous of the job, or its --contact file")
-        ->type_name(kContactType);
+        ->option_text(kContactType);
     command->callback([flags, command, &chosen] {
         check_join_flags(*command, *flags);
         check_work_lease(*command, *flags);
-        chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
+        chosen.run = [flags](Config& config) {
+            flags->job.take_variables(config);
+            return run_lr(*flags, config);
+        };
     });
 }
 
@@ -213,7 +214,7 @@ void add_predict(CLI::App& app, Command& chosen) {
     command->add_option("--skip-bad", flags->skip_bad, "bad lines to leave out")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
-    command->add_option("--json", flags->json, "file for a summary as JSON, or -");
+    add_json(*command, flags->json);
     command->footer(kPredictFooter);
     command->callback(
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_predict(*flags); }; });

@@ -10,6 +10,10 @@ namespace weir::tools {
 /// Until the signal has settled, only the process of the manager that leads can tell that the whole job is being
 /// stopped: if it has the signal, too, the training ends at once.
 Result<int> Parting::decide() {
+    if (client_.is_stopping()) {
+        note_stop_command();
+        is_possible_ = false;
+    }
     const int signal = stop_signal();
     if (signal != SIGTERM || !is_possible_) return signal;
     const bool has_settled = stop_signal_has_settled();

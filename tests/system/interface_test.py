@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands have in common: help, man pages, completion, --json, --version; and `weir doctor`.
+Usage: interface_test.py PATH-OF-WEIR FOLDER-OF-MAN-PAGES"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import lr_testing as testing
+from reserved_port import ReservedPort
+
+WEIR, FOLDER = "", Path()
+LIMIT_S = 60
+SUBJECTS = ("launchers", "jobs", "failures", "checkpoints", "signals", "memory", "transports", "variables")
+
+
+def weir(*words, **variables):
+    return testing.run([WEIR, *words], testing.clean_environment(variables), LIMIT_S)
+
+
+def commands_in(text):
+    block = text.split("\nSubcommands:\n")[1] if "\nSubcommands:\n" in text else ""
+    return re.findall(r"(?m)^  ([a-z-]+) ", block.split("\n\n")[0] + "\n")
+
+
+def commands():
+    """Every command that --help shows, with those of commands, and its help."""
+    helps = {}
+    todo = [()]
+    while todo:
+        words = todo.pop()
+        helps[words] = weir(*words, "--help").out
+        todo += [(*words, name) for name in commands_in(helps[words])]
+    return helps
+
+
+def flags_in(text):
+    return set(re.findall(r"(?m)^  (?:-\w,)?(--[a-z][a-z0-9-]*)", text))
+
+
+class Manual(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.helps = commands()
+        cls.folder = FOLDER
+
+    def page(self, words):
+        name = "weir.1" if not words else f"weir-{words[0]}.1"
+        return (self.folder / name).read_text(encoding="utf-8").replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
+
+    def test_every_command_and_flag_is_in_its_man_page(self):
+        self.assertGreater(len(self.helps), 25)
+        for words, text in self.helps.items():
+            page = self.page(words)
+            self.assertIn("weir " + " ".join(words) if words else "weir", page)
+            for flag in flags_in(text) - ({"--help"} if words else set()):  # that of weir(1)
+                self.assertRegex(page, rf"(?<![\w-]){flag}(?![\w-])", f"{words}: {flag}")
+        for name in commands_in(self.helps[()]):
+            self.assertIn(f"weir-{name}(1)", self.page(()))
+
+    def test_every_command_and_flag_is_completed(self):
+        script = self.folder / "weir.bash"
+        for words, text in self.helps.items():
+            wanted = flags_in(text)
+            ask = f'. {script}; COMP_WORDS=(weir {" ".join(words)} --); COMP_CWORD={len(words) + 1}; _weir; printf "%s\\n" "${{COMPREPLY[@]}}"'
+            found = subprocess.run(["bash", "-eu", "-c", ask], capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout.split()
+            self.assertEqual(wanted - set(found), set(), words)
+            names = commands_in(text)
+            if names:
+                ask = ask.replace(" --)", " '')")
+                found = subprocess.run(["bash", "-eu", "-c", ask], capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout.split()
+                self.assertEqual(set(names) - set(found), set(), words)
+
+    def test_man_reads_the_pages_without_a_warning(self):
+        if shutil.which("groff") is None:
+            self.skipTest("groff is not installed")
+        for page in sorted(self.folder.glob("*.1")):
+            done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-P-cbou", page], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+            self.assertIn("SYNOPSIS", done.stdout)
+
+
+class Help(unittest.TestCase):
+    def test_subjects_are_explained_in_lines_that_a_terminal_shows(self):
+        for subject in SUBJECTS:
+            done = weir("help", subject)
+            self.assertEqual(done.code, 0, done)
+            self.assertLessEqual(max(map(len, done.out.splitlines())), 100, subject)
+            self.assertIn(subject, weir("--help").out)
+
+    def test_commands_are_explained_as_by_their_own_flag(self):
+        for words in (("lr",), ("bench", "push"), ("checkpoint", "now")):
+            self.assertEqual(weir("help", *words).out, weir(*words, "--help").out)
+
+    def test_what_is_neither_is_named(self):
+        done = weir("help", "nonsense")
+        self.assertEqual(done.code, 2)
+        self.assertIn("there is no help for 'nonsense'; name a command, or one of: launchers, ", done.err)
+
+    def test_commands_that_the_subjects_name_exist(self):
+        helps = {words[0] for words in commands() if words}
+        for subject in SUBJECTS[:-1]:
+            for name in re.findall(r"\bweir ([a-z]+)", weir("help", subject).out):
+                self.assertIn(name, helps, subject)
+
+    def test_one_flag_means_the_same_everywhere(self):
+        meanings = {}
+        for words, text in commands().items():
+            for flag in ("--json", "--servers", "--workers", "--on-worker-loss"):
+                found = re.search(rf"(?ms)^  {flag} (.*?)(?=^  -|^\S|\Z)", text)
+                if found:
+                    meaning = re.sub(r"\s+", " ", re.sub(r"; sets WEIR_\w+|UINT=\d+|^N |default: \w+", "", found[1])).strip()
+                    meanings.setdefault(flag, {}).setdefault(meaning, []).append(words)
+        for flag, by_meaning in meanings.items():
+            self.assertEqual(len(by_meaning), 1, (flag, by_meaning))
+        self.assertGreater(len(next(iter(meanings["--json"].values()))), 10)
+
+    def test_version_names_what_it_was_built_with(self):
+        lines = weir("--version").out.splitlines()
+        self.assertRegex(lines[0], r"^weir \d+\.\d+\.\d+$")
+        self.assertRegex(lines[1], r"^built with .*")
+        for part in ("verbs", "rdmacm", "pmix", "jemalloc", "hwloc", "raft"):
+            self.assertIn(part, lines[1])
+        self.assertRegex(lines[2], r"^by (g\+\+|clang) .*, build type \w+$")
+
+
+class Json(unittest.TestCase):
+    def test_with_a_file_it_is_written_there_and_the_text_is_printed(self):
+        with tempfile.TemporaryDirectory(prefix="weir-json-") as folder:
+            done = weir("info", "--json", f"{folder}/info.json")
+            self.assertEqual(done.code, 0, done)
+            self.assertIn("Transports\n", done.out)
+            self.assertIn("version", testing.read_json(f"{folder}/info.json"))
+
+    def test_without_one_it_is_printed_in_place_of_the_text(self):
+        for words in (("info", "--json"), ("info", "--json", "-f"), ("info", "--json", "-"), ("info", "--json=-"), ("doctor", "--json")):
+            self.assertIsInstance(json.loads(weir(*words).out), dict, words)
+
+    def test_the_text_of_a_bench_gives_way_to_its_json(self):
+        done = weir("bench", "latency", "--local", "--brief", "--json", **testing.POOL)
+        self.assertEqual(done.code, 0, done)
+        self.assertIsInstance(json.loads(done.out), dict)
+        self.assertIn("round trip", done.err)
+
+    def test_a_word_that_the_command_needs_is_no_file(self):
+        with tempfile.TemporaryDirectory(prefix="weir-json-") as folder:
+            self.assertEqual(weir("checkpoint", "list", "--json", folder).out, weir("checkpoint", "list", folder, "--json").out)
+            self.assertEqual(os.listdir(folder), [])
+        done = weir("checkpoint", "list", "--json")
+        self.assertEqual(done.code, 2)
+        self.assertIn("DIR is required", done.err)
+
+    def test_a_file_that_cannot_be_written_is_named(self):
+        done = weir("info", "--json", "/nowhere/info.json")
+        self.assertEqual(done.code, 1)
+        self.assertIn("/nowhere/info.json", done.err)
+
+
+class OldNames(unittest.TestCase):
+    def test_a_variable_of_a_device_is_read_by_its_old_name_with_a_warning(self):
+        done = weir("info", "-f", "--json", WEIR_SERVICE_LEVEL="3")
+        self.assertIn("WEIR_SERVICE_LEVEL is called WEIR_RDMA_SERVICE_LEVEL now; the next version does not know the old name", done.err)
+        self.assertEqual(done.err.count("WEIR_SERVICE_LEVEL"), 1)
+        variables = {one["name"]: one for one in json.loads(done.out)["variables"]}
+        self.assertEqual(variables["WEIR_RDMA_SERVICE_LEVEL"]["value"], "3")
+        self.assertNotIn("WEIR_SERVICE_LEVEL", variables)
+
+    def test_the_new_name_counts_more(self):
+        done = weir("info", "-f", "--json", WEIR_SERVICE_LEVEL="3", WEIR_RDMA_SERVICE_LEVEL="4")
+        self.assertIn("which is set, too, and counts", done.err)
+        variables = {one["name"]: one for one in json.loads(done.out)["variables"]}
+        self.assertEqual(variables["WEIR_RDMA_SERVICE_LEVEL"]["value"], "4")
+
+    def test_an_error_names_the_one_that_was_given(self):
+        done = weir("synth", "--out", "/dev/null", WEIR_SERVICE_LEVEL="99")
+        self.assertEqual(done.code, 2)
+        self.assertIn("WEIR_SERVICE_LEVEL=99: must be", done.err)
+
+
+class Doctor(unittest.TestCase):
+    def findings(self, **variables):
+        done = weir("doctor", "--json", **variables)
+        findings = json.loads(done.out)["findings"]
+        self.assertEqual(done.code, 1 if any(one["level"] == "problem" for one in findings) else 0, done)
+        return {one["subject"]: one for one in findings}
+
+    def test_each_finding_that_is_not_good_says_what_to_do(self):
+        found = self.findings()
+        self.assertLessEqual({"versions", "name", "address", "ports", "secret", "shm", "verbs", "tcp", "locked memory", "memory", "open files", "/dev/shm"},
+                             set(found))
+        for one in found.values():
+            self.assertIn(one["level"], ("good", "note", "problem"))
+            self.assertTrue(one["level"] == "good" or one["advice"] or "not usable" in one["says"], one)
+
+    def test_the_text_says_the_same(self):
+        text = weir("doctor").out
+        for one in self.findings().values():
+            self.assertIn(one["subject"], text)
+        self.assertRegex(text.splitlines()[-1], r"^\d+ problems?, \d+ notes?$")
+
+    def test_wrong_settings_are_problems(self):
+        with ReservedPort() as port:
+            for name, value, subject in (("WEIR_BIND", "203.0.113.77", "address"), ("WEIR_SECRET_FILE", "/nowhere", "secret"),
+                                         ("WEIR_RENDEZVOUS", "here", "rendezvous"), ("WEIR_PIN", "perhaps", "variables"),
+                                         ("WEIR_RENDEZVOUS", f"no.such.host.invalid:{port}", "rendezvous")):
+                one = self.findings(**{name: value})[subject]
+                self.assertEqual(one["level"], "problem", one)
+                self.assertTrue(one["advice"], one)
+
+    def pair(self, caller=None, listener=None):
+        """What the second of two says of the first, and what that printed."""
+        with ReservedPort() as port:
+            first = subprocess.Popen([WEIR, "doctor", "--listen", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     text=True, env=testing.clean_environment({**testing.POOL, **(listener or {})}))
+            self.assertIn(f"waits for `weir doctor 127.0.0.1:{port}`", first.stdout.readline())
+            done = weir("doctor", f"127.0.0.1:{port}", "--json", **testing.POOL, **(caller or {}))
+            out, err = first.communicate(timeout=LIMIT_S)
+            return done, first.returncode, out + err
+
+    def test_two_of_them_measure_each_transport_beside_its_limit(self):
+        done, code, said = self.pair()
+        self.assertEqual((done.code, code), (0, 0), (done, said))
+        found = {one["subject"]: one for one in json.loads(done.out)["findings"]}
+        self.assertRegex(found["network there"]["says"], r"^[\d.]+ [GM]B/s over a plain TCP stream$")
+        self.assertRegex(found["tcp there"]["says"], r"^[\d.]+ [GM]B/s, [\d.]+ of the [\d.]+ [GM]B/s of a plain TCP stream$")
+        self.assertRegex(found["shm there"]["says"], r"^[\d.]+ [GM]B/s, [\d.]+ of the [\d.]+ [GM]B/s that one core copies$")
+        self.assertTrue("does not work" in found["verbs there"]["says"] or "GB/s" in found["verbs there"]["says"] or "MB/s" in found["verbs there"]["says"])
+        self.assertIn("has come", said)
+
+    def test_a_secret_that_only_one_of_them_has_is_named(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"0123456789abcdef0123456789abcdef")
+            file.flush()
+            done, _, _ = self.pair(listener={"WEIR_SECRET_FILE": file.name})
+            self.assertEqual(done.code, 2, done)
+            self.assertIn("the other host has a WEIR_SECRET_FILE; set it here, too", done.err)
+
+    def test_nobody_at_the_other_host_is_named(self):
+        with ReservedPort() as port:
+            done = weir("doctor", f"127.0.0.1:{port}")
+            self.assertEqual(done.code, 1)
+            self.assertIn(f"127.0.0.1:{port}: cannot be reached; start `weir doctor --listen {port}` there", done.err)
+            done = weir("doctor", "--listen", str(port), "--wait", "1")
+            self.assertEqual(done.code, 1)
+            self.assertIn("nobody has come within 1 s (--wait)", done.err)
+
+    def test_a_port_on_which_somebody_listens_is_a_problem(self):
+        with ReservedPort() as port:
+            with socket.socket() as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(("0.0.0.0", port))
+                listener.listen()
+                self.assertEqual(self.findings(WEIR_PORT=str(port))["ports"]["level"], "problem")
+                self.assertEqual(self.findings(WEIR_RENDEZVOUS=f"127.0.0.1:{port}")["rendezvous"]["level"], "note")
+            self.assertEqual(self.findings(WEIR_PORT=str(port))["ports"]["level"], "good")
+
+
+if __name__ == "__main__":
+    WEIR = os.path.abspath(sys.argv.pop(1))
+    FOLDER = Path(os.path.abspath(sys.argv.pop(1)))
+    unittest.main(verbosity=2)

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that end a running job, have it write a checkpoint, and watch it: `weir stop`, `weir checkpoint now`, `weir status --watch`.
+Usage: operator_test.py PATH-OF-WEIR"""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import lr_testing as testing
+from reserved_port import ReservedPort
+
+WEIR = sys.argv[1] if len(sys.argv) > 1 else "weir"
+LIMIT_S = 120  # for whatever a test waits for, whatever else the machine does
+
+
+def weir(*words):
+    return testing.run([WEIR, *words], testing.clean_environment(testing.POOL), LIMIT_S)
+
+
+class Training:
+    """A `weir lr` of several ranks that trains until it is stopped, started by `weir run`."""
+
+    def __init__(self, case, ranks=2, run=(), lr=()):
+        holder = tempfile.TemporaryDirectory(prefix="weir-operator-")
+        port = ReservedPort()
+        self.folder, self.at = holder.name, f"127.0.0.1:{port.number}"
+        testing.write(f"{self.folder}/train.svm", testing.endless())
+        command = [WEIR, "run", "-n", str(ranks), "--rendezvous", self.at, *run, "--", WEIR, "lr", "--train", f"{self.folder}/train.svm",
+                   *testing.ENDLESS, "--model", f"{self.folder}/model", *(word.format(folder=self.folder) for word in lr)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env=testing.clean_environment(testing.POOL))
+
+        def end():
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.communicate()
+            port.close()
+            holder.cleanup()
+
+        case.addCleanup(end)
+        until = time.monotonic() + LIMIT_S
+        while not self.trains():
+            case.assertIsNone(self.process.poll())
+            case.assertLess(time.monotonic(), until, "it does not begin to train")
+            time.sleep(0.05)
+
+    def trains(self):
+        status = weir("status", self.at, "--json")
+        return status.code == 0 and json.loads(status.out)["tables"] > 0
+
+    def end(self):
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        return self.process.returncode, out, err
+
+
+class Stop(unittest.TestCase):
+    def test_it_ends_a_training_as_sigterm_to_all_ranks_does(self):
+        training = Training(self, ranks=3, run=("--servers", "1"))
+        done = weir("stop", training.at)
+        self.assertEqual((done.code, done.out), (0, ""), done)
+        code, out, err = training.end()
+        self.assertEqual(code, 143, err)
+        self.assertIn("[1] objective", out)
+        self.assertRegex(err, r"stopped by `weir stop`: the training ended after pass \d+; the results so far are written")
+        self.assertTrue(os.path.exists(f"{training.folder}/model"))
+
+    def test_it_leaves_a_checkpoint_from_which_the_job_goes_on(self):
+        training = Training(self, lr=("--checkpoint", "{folder}"))
+        self.assertEqual(weir("stop", training.at).code, 0)
+        self.assertEqual(training.end()[0], 143)
+        listed = weir("checkpoint", "list", training.folder, "--json")
+        self.assertEqual(listed.code, 0, listed)
+        self.assertGreater(len(json.loads(listed.out)), 0)
+        verified = weir("checkpoint", "verify", training.folder)
+        self.assertEqual(verified.code, 0, verified)
+
+    def test_of_several_managers_the_one_that_leads_does_it(self):
+        training = Training(self, ranks=4, run=("--servers", "3", "--replicas", "1"), lr=("--managers", "3"))
+        self.assertEqual(weir("stop", training.at).code, 0)
+        self.assertEqual(training.end()[0], 143)
+
+    def test_a_job_whose_workers_do_not_end_gets_an_error_after_the_grace(self):
+        port = ReservedPort()
+        self.addCleanup(port.close)
+        at = f"127.0.0.1:{port.number}"
+        command = [WEIR, "run", "-n", "2", "--rendezvous", at, "--", WEIR, "bench", "delay", "--seconds", "1000"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=testing.clean_environment(testing.POOL))
+        until = time.monotonic() + LIMIT_S
+        while weir("status", at).code != 0:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+        done = weir("stop", at, "--grace", "1")
+        self.assertEqual(done.code, 0, done)
+        self.assertIn("the job has not ended within --grace", done.err)
+        _, err = process.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("stopped by `weir stop`, before its workers had ended", err)
+
+    def test_a_job_that_is_not_there_is_named(self):
+        done = weir("stop", "./nothing")
+        self.assertEqual(done.code, 1)
+        self.assertIn("./nothing", done.err)
+        done = weir("stop")
+        self.assertEqual(done.code, 2)
+        self.assertIn("JOB is required", done.err)
+
+
+class CheckpointNow(unittest.TestCase):
+    def test_it_returns_when_the_checkpoint_is_written(self):
+        training = Training(self, lr=("--checkpoint", "{folder}"))
+        done = weir("checkpoint", "now", training.at, "--json")
+        self.assertEqual(done.code, 0, done)
+        number = json.loads(done.out)["checkpoint"]
+        shown = weir("checkpoint", "verify", training.folder, "-n", str(number))
+        self.assertEqual(shown.code, 0, shown)
+        done = weir("checkpoint", "now", training.at)
+        self.assertEqual((done.code, done.out), (0, f"checkpoint {number + 1} is written\n"), done)
+
+    def test_a_job_without_a_folder_is_told_so(self):
+        training = Training(self)
+        done = weir("checkpoint", "now", training.at)
+        self.assertEqual(done.code, 1)
+        self.assertIn("the job writes no checkpoints: give it a folder for them (--checkpoint DIR)", done.err)
+
+
+class Watch(unittest.TestCase):
+    def test_where_nobody_looks_it_prints_plain_text_until_the_job_is_over(self):
+        training = Training(self, run=("--shards", "2"))
+        watch = subprocess.Popen([WEIR, "status", training.at, "--watch", "--every", "0.2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        lines = []
+        until = time.monotonic() + LIMIT_S
+        while sum("pushes/s, " in line for line in lines) < 2:
+            lines.append(watch.stdout.readline())
+            self.assertLess(time.monotonic(), until, lines)
+        self.assertEqual(weir("stop", training.at).code, 0)
+        out, err = watch.communicate(timeout=LIMIT_S)
+        text = "".join(lines) + out
+        self.assertNotIn("\x1b", text)
+        self.assertRegex(text, r"view \d+: 1 server, 1 worker, \d+ tables; [\d.]+( [kM])? pushes/s, [\d.]+( [kM])? pulls/s")
+        self.assertRegex(text, r"(?m)^ +1 +0 +\d+\.\d % ")  # shard 1 of server 0
+        self.assertIn("workers: 0 (rank 1)", text)
+        if watch.returncode == 0:
+            self.assertRegex(text.splitlines()[-1], "the job is over|stopped by `weir stop`")
+        else:  # it came to look when the job was gone
+            self.assertRegex(err, "the connection to the manager|does not answer")
+
+    def test_on_a_terminal_each_look_replaces_the_one_before_and_sigint_ends_it(self):
+        training = Training(self)
+        mine, other = pty.openpty()
+        with subprocess.Popen([WEIR, "status", training.at, "--watch", "--every", "0.2"], stdout=other, stderr=subprocess.PIPE, text=True) as watch:
+            os.close(other)
+            seen = b""
+            until = time.monotonic() + LIMIT_S
+            while seen.count(b"\x1b[H") < 3:
+                seen += os.read(mine, 65536)
+                self.assertLess(time.monotonic(), until, seen)
+            watch.send_signal(signal.SIGINT)
+            self.assertEqual(watch.wait(timeout=LIMIT_S), 0)
+        os.close(mine)
+        screens = seen.decode().split("\x1b[H")
+        for screen in screens[1:-1]:
+            lines = screen.replace("\r", "").split("\n")
+            self.assertLess(len(lines), 25)
+            self.assertTrue(all(len(re.sub(r"\x1b\[[A-Z0-9]+", "", line)) <= 80 for line in lines), lines)
+
+
+if __name__ == "__main__":
+    WEIR = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
