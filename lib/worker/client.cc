@@ -217,9 +217,13 @@ Tasks& Tasks::operator=(Tasks&& other) noexcept {
 /// Takes the outcome of a task once it has ended. The first error is told by wait(), any other one is lost.
 void Tasks::keep_error(Task& task) {
     const std::shared_ptr<ClientState> state = task.state_;
-    if (state != nullptr) state->wait_until([&] { return task.has_ended(); });
-    if (state != nullptr && !first_error_) state->core().lose_outcome(task.call_);
-    Status outcome = task.take();
+    std::optional<TurnInTheEnd> turn;
+    if (state != nullptr) {
+        turn.emplace(*state);
+        state->wait_until([&] { return task.has_ended(); });
+        if (!first_error_) state->core().lose_outcome(task.call_);
+    }
+    Status outcome = task.wait();
     if (outcome || !first_error_) return;
     first_error_ = std::move(outcome);
     failed_in_ = state;

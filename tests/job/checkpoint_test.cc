@@ -16,6 +16,7 @@
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
 #include "lib/store/rules/row_rules.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
 #include "tests/log_lines.h"

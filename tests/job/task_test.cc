@@ -381,12 +381,11 @@ TEST_SUITE("tasks") {
     TEST_CASE("an error of a call whose Task is destroyed in a handler is logged and counted") {
         const testing::LogLines log;
         const auto job = start_job(1, 1, 2);
-        job->run_workers([&](uint32_t i) {
-            auto client = std::move(job->make_client(i)).value();
+        const Status ended = job->run_workers([&](Client& client) -> Status {
             auto table = std::move(client.create_table<double>("numbers", {})).value();
             const std::vector<uint64_t> key{5};
             std::vector<double> one{1};
-            if (i == 0) {
+            if (client.worker() == 0) {
                 // It waits for the part of the other worker, which does not come.
                 auto late = std::make_unique<Task>(table.push(
                     key, one, {.iteration = 1, .deadline = std::chrono::milliseconds(200)}));
@@ -397,8 +396,9 @@ TEST_SUITE("tasks") {
                 CHECK(std::move(client.stats()).value().errors_lost == 1);
             }
             CHECK(client.barrier());
-            CHECK(client.leave());
+            return {};
         });
+        CHECK(ended);
         CHECK(log.count("a push to table 'numbers' failed: ") == 1);
     }
 

@@ -182,10 +182,7 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->callback([flags, command, &chosen] {
         check_join_flags(*command, *flags);
         check_work_lease(*command, *flags);
-        chosen.run = [flags](Config& config) {
-            flags->job.take_variables(config);
-            return run_lr(*flags, config);
-        };
+        chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
     });
 }
 
