@@ -93,12 +93,12 @@ TEST_SUITE("tables") {
     TEST_CASE("rules of the user's own are rules like the others") {
         JobOptions options;
         options.add_rules = [](RuleRegistry& rules) {
-            REQUIRE(rules.register_rule<Mean>("mean").has_value());
+            REQUIRE(rules.register_rule<Mean>("own_mean").has_value());
         };
         const auto job = start_job(options);
         auto client = std::move(job->make_client(0)).value();
         TableOptions sparse;
-        sparse.rule = "mean";
+        sparse.rule = "own_mean";
         auto table = std::move(client.create_table<double>("t", sparse)).value();
         const std::vector<uint64_t> keys = {3, 1'000'000'007};
         for (const double value : {1.0, 2.0, 6.0}) {
