@@ -41,7 +41,8 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         for (size_t i = used ? *used : 0; i < missing; ++i) {
             if (some_rows_[i] < index_.next_row()) free_.add(some_rows_[i]);
         }
-        if (!used) return used.error();  // no key has got a row
+        if (!used && !must_keep_keys_) keys_.reset();  // gives its memory to what needs it more
+        if (!used) return used.error();
         note_made(std::span(some_rows_).first(*used));
         if (keys_) note_keys(some_keys, some_rows, 0);
         if (!initial_rows_.are_random()) continue;
