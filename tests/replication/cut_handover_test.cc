@@ -141,8 +141,10 @@ private:
     }
 
     void finish_pushes() {
-        for (; !open_.empty(); open_.pop_front())
-            REQUIRE(finish(0, open_.front()).has_value());
+        for (; !open_.empty(); open_.pop_front()) {
+            const Status finished = finish(0, open_.front());
+            REQUIRE_MESSAGE(finished, finished.error().text());
+        }
     }
 
     uint32_t joiner_host_ = 0;
