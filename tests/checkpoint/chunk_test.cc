@@ -97,9 +97,10 @@ TEST_SUITE("chunk") {
 
     TEST_CASE("a chunk of the version before is read, and does not say what a push was") {
         for (const TableSchema& table : {dense_table(), sparse_table()}) {
-            auto bytes = bytes_of(table);
-            const Result<Chunk> now = decode_chunk(kChunkName, bytes);
+            const auto written = bytes_of(table);
+            const Result<Chunk> now = decode_chunk(kChunkName, written);
             REQUIRE(now);
+            auto bytes = written;
             bytes[8] = std::byte{1};                   // version
             bytes[18] = std::byte{0};                  // where the type of a push is now
             bytes[24] = std::byte{uint8_t(table.id)};  // values of state for each value
