@@ -104,8 +104,11 @@ Follower::Outcome Follower::take_waiting(size_t bytes_max) {
     return outcome;
 }
 
-void Follower::finish_change() {
-    if (applied_parts_ > 0) (void)judge(take_waiting(~size_t{0}));
+std::string_view Follower::finish_change() {
+    if (applied_parts_ == 0) return {};
+    const std::string_view wrong = judge(take_waiting(~size_t{0}));
+    if (!wrong.empty()) tear();
+    return wrong;
 }
 
 std::string_view Follower::judge(Outcome outcome) {

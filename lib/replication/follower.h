@@ -102,8 +102,9 @@ public:
     [[nodiscard]] std::string_view go_on();
 
     /// Applies the rest of a change of which it has applied some: before this shard can become the primary
-    /// of what that changes, and before a connection ends by which it would come again.
-    void finish_change();
+    /// of what that changes, and before a connection ends by which it would come again. Returns what is wrong
+    /// with it: then what it is of counts as learned no more.
+    std::string_view finish_change();
 
     /// Whether the last record that it took was more than rows: somebody waits for it.
     [[nodiscard]] bool has_taken_push() const noexcept { return has_taken_push_; }

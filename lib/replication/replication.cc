@@ -47,8 +47,13 @@ Replication::MayChange Replication::may_change(uint32_t table, const ListId& kno
 // Views.
 
 void Replication::cut_off_the_gone(const View& next) {
-    for (const auto& [connection, follower] : followers_)
-        follower->finish_change();
+    std::vector<std::pair<ConnectionId, std::string_view>> wrong;
+    for (const auto& [connection, follower] : followers_) {
+        if (const std::string_view why = follower->finish_change(); !why.empty())
+            wrong.emplace_back(connection, why);
+    }
+    for (const auto& [connection, why] : wrong)
+        host_.refuse(connection, why);
     const auto is_gone = [&](uint32_t shard) {
         return shard < next.data().next_shard && next.shard(shard) == nullptr;
     };

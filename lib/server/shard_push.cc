@@ -58,29 +58,30 @@ void Shard::push_part(ShardTable& table, const Request& request) {
         }
     }
     const bool is_all = table.iterations.is_all(h.iteration, session->worker, h.parts);
-    const Result<RuleArguments> arguments = arguments_of(table, request);
-    if (status == Errc::kOk) status = arguments.code();
-    if (status == Errc::kOk && !iterations.failure_of(h.iteration)) {
-        if (const auto failure = table.iterations.agree(h.iteration, session->worker, *arguments))
-            return end_part(table, part, h, *failure, nullptr);
-    }
+    IterationFailure outcome{status, session->worker};
     Result<Entries> entries = Entries();
     const Entries* all = nullptr;  // that the iteration changes
-    if (status == Errc::kOk && h.count > 0 && !iterations.failure_of(h.iteration)) {
+    if (status == Errc::kOk && !iterations.failure_of(h.iteration)) {
         const size_t row_count = table.rows->row_count();
-        entries = resolve(table, request);
-        status = entries.code();
-        if (status == Errc::kOk) {
+        if (h.count > 0) entries = resolve(table, request);
+        const Result<RuleArguments> arguments = arguments_of(table, request);
+        outcome.status = entries ? arguments.code() : entries.code();
+        if (outcome.status == Errc::kOk)
+            outcome = table.iterations.agree(h.iteration, session->worker, *arguments);
+        if (outcome.status == Errc::kOk && h.count > 0) {
             if (is_all && !table.pins.any()) all = &*entries;
-            status = all != nullptr ? table.rows->push(*entries, request.values, &*arguments).code()
-                                    : add_to_sum(table, h.iteration, *entries, request.values);
+            outcome.status = all != nullptr
+                                 ? table.rows->push(*entries, request.values, &*arguments).code()
+                                 : add_to_sum(table, h.iteration, *entries, request.values);
         }
-        if (status != Errc::kOk) all = nullptr;
-        if (all == nullptr && status == Errc::kOk && !fits_into_change(table, h.iteration))
-            status = Errc::kNoMemory;
-        if (all == nullptr) record_made_rows(table, request, row_count);
+        if (outcome.status != Errc::kOk) all = nullptr;
+        if (all == nullptr && h.count > 0) {
+            if (outcome.status == Errc::kOk && !fits_into_change(table, h.iteration))
+                outcome.status = Errc::kNoMemory;
+            record_made_rows(table, request, row_count);
+        }
     }
-    end_part(table, part, h, {status, session->worker}, all);
+    end_part(table, part, h, outcome, all);
 }
 
 /// Copies take what an iteration changes as a whole: whether its sum, with the part that has just been

@@ -62,6 +62,7 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
         schema.rule_version = reader.number<uint32_t>();
         schema.rule_hash = reader.number<uint64_t>();
         if (schema.rule_hash == 0) return std::nullopt;
+        if (form == 1) schema.rule_hash = 0;  // of what was compared then
     }
     if (!reader.done() || flags > (kNotFinite | kNotSaved) || !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {

@@ -115,13 +115,14 @@ Status TableShard::check_pushed(uint64_t key_count, std::span<const std::byte> p
 
 Result<RuleArguments> TableShard::arguments(std::span<const double> given) const {
     if (given.empty()) return rule_.default_arguments();
-    Result<RuleArguments> all = rule_entry_.all_arguments(given);
+    Result<RuleArguments> all = rule_entry_.all_arguments(given, schema_.value_type);
     if (!all) return of_table(schema_.name, all.error());
     return all;
 }
 
 Result<RuleArguments> TableShard::arguments(std::span<const NamedNumber> given) const {
-    Result<RuleArguments> all = rule_entry_.named_arguments(given, rule_.default_arguments());
+    Result<RuleArguments> all =
+        rule_entry_.named_arguments(given, rule_.default_arguments(), schema_.value_type);
     if (!all) return of_table(schema_.name, all.error());
     return all;
 }

@@ -70,7 +70,9 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
-    if (const Status sound = rule->check_parameters(schema.parameters, schema.width); !sound)
+    if (const Status sound =
+            rule->check_parameters(schema.parameters, schema.value_type, schema.width);
+        !sound)
         return refused(schema, sound.error().text());
     const size_t state_bytes = rule->kernels_for(schema.value_type).state_bytes(schema.width);
     if (state_bytes > kStateBytesMax) {

@@ -20,6 +20,9 @@ struct TaskId {
 /// Names no task: what waits for it does not wait.
 inline constexpr TaskId kNoTask{~uint32_t{0}, ~uint64_t{0}, ~uint32_t{0}};
 
+/// Names a task that nobody knows: what is to wait for it is refused.
+inline constexpr TaskId kUnknownTask{~uint32_t{0}, 0, ~uint32_t{0}};
+
 /// "task 7 of client 3"
 [[nodiscard]] std::string to_string(TaskId id);
 

@@ -96,7 +96,7 @@ TaskId Task::id() {
     const Turn turn(*state_);
     if (!turn) {
         (void)turn.error();
-        return kNoTask;
+        return kUnknownTask;
     }
     if (id_ == kNoTask) id_ = state_->core().name_task(call_);
     return id_;
@@ -359,6 +359,11 @@ Status Client::drop_table(std::string_view name, std::span<const TaskId> after) 
 }
 
 bool Client::is_stopping() {
+    const Turn turn(*state_);
+    if (!turn) {
+        (void)turn.error();
+        return false;
+    }
     if (state_->may_wait()) (void)state_->core().poll();
     return state_->core().is_stopping();
 }
@@ -563,7 +568,7 @@ Iteration next_iteration(ClientState& state, const TableInfo& table) {
     const Turn turn(state);
     if (!turn) {
         (void)turn.error();
-        return std::nullopt;
+        return 0;  // which no call takes
     }
     return state.core().next_iteration(table.schema.id);
 }

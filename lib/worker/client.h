@@ -383,6 +383,7 @@ public:
     [[nodiscard]] Status forget_unread_tables();
     /// Whether `weir stop` has asked the job to end: this worker is to end its work, save what it wants to, and
     /// leave(). If the workers have not ended within the time that the command gives them, all calls fail.
+    /// False while another thread uses this client.
     [[nodiscard]] bool is_stopping();
     /// What has happened in the job since the last call: servers and workers that came or went after
     /// this client was made, checkpoints that were completed or failed, another manager that leads. What

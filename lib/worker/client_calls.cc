@@ -262,8 +262,8 @@ ClientCore::CallId ClientCore::start_push(Transfer t) {
 Result<ClientCore::Arguments> ClientCore::arguments_of(const Transfer& t) const {
     const TableSchema& schema = t.table->schema;
     WEIR_ASSIGN(const RuleEntry* const rule, rules_.find(schema.rule));
-    const Result<RuleArguments> all =
-        rule->named_arguments(t.options.arguments, rule->default_arguments(schema.parameters));
+    const Result<RuleArguments> all = rule->named_arguments(
+        t.options.arguments, rule->default_arguments(schema.parameters), schema.value_type);
     if (!all) {
         return Error(all.code(), fmt::format("table '{}': {}", schema.name, all.error().text()));
     }

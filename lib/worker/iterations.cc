@@ -100,7 +100,7 @@ std::vector<TaskId> Iterations::dependencies(uint64_t iteration) {
     const Turn turn(*state_);
     if (!turn) {
         (void)turn.error();
-        return {kNoTask};
+        return {kUnknownTask};
     }
     state_->core().settle_tasks();
     return order_->dependencies(iteration);

@@ -394,7 +394,7 @@ class Rendezvous(TestCase):
             self.assertEqual(rank.wait(timeout=LIMIT_S), 1)
         # A worker whose request the connection took with it may name the shard, too.
         waits = r"(iteration \d+ cannot begin: task \d+ of client \d+: )?"
-        says = rf"error: {waits}(shard 0 of )?server 1 \(rank 2, which joined later\) is gone[:;] it died,? or the network to it is cut; "
+        says = rf"error: (worker \d+: )?{waits}(shard 0 of )?server 1 \(rank 2, which joined later\) is gone[:;] it died,? or the network to it is cut; "
         errors = [line for line in job.text().splitlines() if "error:" in line]
         self.assertEqual(len(errors), len(job.ranks), job.text())
         for error in errors:

@@ -3,15 +3,15 @@
 
 namespace weir {
 
-std::optional<IterationProgress::Failure> OpenIterations::agree(uint64_t iteration, uint32_t worker,
-                                                                const RuleArguments& arguments) {
+IterationProgress::Failure OpenIterations::agree(uint64_t iteration, uint32_t worker,
+                                                 const RuleArguments& arguments) {
     Open& its = open(iteration);
     if (!its.arguments) {
         its.arguments = arguments;
         its.first_worker = worker;
     }
-    if (*its.arguments == arguments) return std::nullopt;
-    return Failure{Errc::kDifferentArguments, worker, its.first_worker};
+    if (*its.arguments == arguments) return {Errc::kOk, worker};
+    return {Errc::kDifferentArguments, worker, its.first_worker};
 }
 
 std::optional<IterationProgress::Failure> OpenIterations::arrived(uint64_t iteration,

@@ -67,9 +67,10 @@ public:
     /// Something is added to the iteration's sum, which has to be applied or dropped.
     void added(uint64_t iteration) noexcept { open(iteration).has_sum = true; }
 
-    /// A part brings these arguments. Returns how the iteration fails by them, if others have come before.
-    [[nodiscard]] std::optional<Failure> agree(uint64_t iteration, uint32_t worker,
-                                               const RuleArguments& arguments);
+    /// A part brings these arguments. Returns kOk of this worker, or how the iteration fails by them if others
+    /// have come before.
+    [[nodiscard]] Failure agree(uint64_t iteration, uint32_t worker,
+                                const RuleArguments& arguments);
 
     /// A part, one of `parts`, has had its effect, or has failed: `outcome`. Returns how its
     /// iteration fails if that is hopeless(): answer the part. Otherwise it is kept until close().

@@ -36,12 +36,18 @@ RuleRegistry RuleRegistry::with_builtin_rules() {
     return registry;
 }
 
-Status RuleEntry::check_parameters(const RuleParameters& given, uint32_t width) const {
+/// As a rule computes with it on values of a type.
+static double as_used(ValueType type, double value) noexcept {
+    return type == ValueType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+Status RuleEntry::check_parameters(const RuleParameters& given, ValueType type,
+                                   uint32_t width) const {
     const auto refused = [&](std::string_view why) {
         return Error(Errc::kInvalidArgument, fmt::format("rule '{}': {}", name, why));
     };
     for (size_t i = 0; names_parameters && i < given.value.size(); ++i) {
-        const double value = given.value[i];
+        const double value = as_used(type, given.value[i]);
         if (i >= parameters.size()) {
             if (value == 0) continue;
             return refused(fmt::format("it has {} parameters, but parameter {} is {}",
@@ -55,7 +61,11 @@ Status RuleEntry::check_parameters(const RuleParameters& given, uint32_t width) 
                                         : !little               ? "be less than 1"
                                         : parameter.may_be_zero ? "be 0 or greater"
                                                                 : "be greater than 0";
-        return refused(fmt::format("{} must {}, is {}", parameter.name, wanted, value));
+        return refused(
+            fmt::format("{} must {}, is {}{}", parameter.name, wanted, given.value[i],
+                        value == given.value[i] || !std::isfinite(given.value[i])
+                            ? ""
+                            : fmt::format(", which is {} for {}", value, to_string(type))));
     }
     if (const char* const why = check(given, width)) return refused(why);
     return {};
@@ -74,7 +84,8 @@ RuleArguments RuleEntry::default_arguments(const RuleParameters& given) const {
     return all;
 }
 
-Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given) const {
+Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given,
+                                               ValueType type) const {
     if (given.size() != arguments.size()) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("rule '{}' takes {} arguments, and {} were given", name,
@@ -82,13 +93,16 @@ Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given) co
     }
     RuleArguments all;
     for (size_t i = 0; i < given.size(); ++i) {
-        const bool is_sound =
-            std::isfinite(given[i]) && (given[i] >= 0 || arguments[i].may_be_negative);
+        const bool is_sound = std::isfinite(as_used(type, given[i])) &&
+                              (given[i] >= 0 || arguments[i].may_be_negative);
         if (!is_sound) {
             return Error(
                 Errc::kInvalidArgument,
                 fmt::format("rule '{}': the argument {} must be {}, is {}", name, arguments[i].name,
-                            std::isfinite(given[i]) ? "0 or greater" : "finite", given[i]));
+                            std::isfinite(as_used(type, given[i]))
+                                ? "0 or greater"
+                                : fmt::format("finite as {}", to_string(type)),
+                            given[i]));
         }
         all.value[i] = given[i];
     }
@@ -96,7 +110,8 @@ Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given) co
 }
 
 Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> given,
-                                                 const RuleArguments& otherwise) const {
+                                                 const RuleArguments& otherwise,
+                                                 ValueType type) const {
     RuleArguments all = otherwise;
     for (const NamedNumber& one : given) {
         const auto named = std::ranges::find(
@@ -111,7 +126,7 @@ Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> gi
         }
         all.value[static_cast<size_t>(named - arguments.begin())] = one.value;
     }
-    return all_arguments(std::span<const double>(all.value).first(arguments.size()));
+    return all_arguments(std::span<const double>(all.value).first(arguments.size()), type);
 }
 
 uint64_t RuleEntry::hash(const RuleParameters& given) const {

@@ -38,16 +38,19 @@ struct RuleEntry {
     [[nodiscard]] uint64_t hash(const RuleParameters& given) const;
 
     /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
-    [[nodiscard]] Status check_parameters(const RuleParameters& given, uint32_t width) const;
+    [[nodiscard]] Status check_parameters(const RuleParameters& given, ValueType type,
+                                          uint32_t width) const;
 
     /// What a push that brings none means, in a table with these parameters.
     [[nodiscard]] RuleArguments default_arguments(const RuleParameters& given) const;
     /// Arguments by name; those that are not named are as `otherwise` says.
     /// Errors: Errc::kInvalidArgument, naming rule, argument and value
     [[nodiscard]] Result<RuleArguments> named_arguments(std::span<const NamedNumber> given,
-                                                        const RuleArguments& otherwise) const;
+                                                        const RuleArguments& otherwise,
+                                                        ValueType type) const;
     /// All arguments, in the order in which the rule names them. Errors: as named_arguments()
-    [[nodiscard]] Result<RuleArguments> all_arguments(std::span<const double> given) const;
+    [[nodiscard]] Result<RuleArguments> all_arguments(std::span<const double> given,
+                                                      ValueType type) const;
 
     /// Of a table of values of a type that the rule supports.
     [[nodiscard]] RowLayout layout(ValueType type, uint32_t width) const noexcept {

@@ -4,8 +4,8 @@
 
 Usage: examples.py ROOT WORK FLAG...    ROOT: the tree; WORK: an existing folder for what is built; FLAG: of the compiler
 
-A block with a main() is a program, which runs alone and as the ranks of each launcher. Any other is the inside of a function that has a
-`client` and returns a weir::Status; it runs alone.
+A block with a main() is a program, which runs alone and as the ranks of each launcher. A struct is an update rule, which is registered and
+makes a table. Any other block is the inside of a function that has a `client` and returns a weir::Status; it runs alone.
 """
 
 import os
@@ -21,7 +21,7 @@ from reserved_port import ReservedPort  # noqa: E402
 
 PAGES = ("README.md", "lib/embedding.md", "lib/worker/iterations.md", "lib/weir.h")
 
-PREAMBLE = """#include <algorithm>
+INCLUDES = """#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -30,7 +30,8 @@ PREAMBLE = """#include <algorithm>
 #include <string>
 #include <vector>
 #include <weir/weir.h>
-static weir::Status example(weir::Client& client) {
+"""
+PREAMBLE = INCLUDES + """static weir::Status example(weir::Client& client) {
 """
 MAIN = """
 return {};
@@ -38,6 +39,23 @@ return {};
 int main() {
     const weir::Status done = weir::run({}, example);
     if (!done) std::fprintf(stderr, "%s\\n", done.error().message().c_str());
+    return done ? 0 : 1;
+}
+"""
+
+
+RULE = """
+static weir::Status example(weir::Client& client) {
+    WEIR_ASSIGN(auto table, client.create_table<float>("rows", {.width = 4, .rule = {"of_the_page", {{0.1, 0.1}}}}));
+    const std::vector<uint64_t> keys = {3, 8};
+    const std::vector<float> values(keys.size() * 4, 1);
+    return table.push(keys, values).wait();
+}
+int main() {
+    weir::JobOptions options;
+    options.add_rules = [](weir::RuleRegistry& rules) { (void)rules.register_rule<%s>("of_the_page"); };
+    const weir::Status done = weir::run(options, example);
+    if (!done) std::fprintf(stderr, "%%s\\n", done.error().message().c_str());
     return done ? 0 : 1;
 }
 """
@@ -120,8 +138,12 @@ def main():
             count += 1
             is_program = "int main(" in code
             source = work / f"example_{count}.cc"
+            rule = re.match(r"struct (\w+)", code)
             code = f'#line {line + 1} "{path}"\n{code}'
-            source.write_text(code if is_program else PREAMBLE + code + MAIN)
+            if rule:
+                source.write_text(f"{INCLUDES}#include <weir/rules.h>\n{code}{RULE % rule[1]}")
+            else:
+                source.write_text(code if is_program else PREAMBLE + code + MAIN)
             program = source.with_suffix("")
             compile_as(source, program)
             subprocess.run([str(program)], check=True, timeout=60)

@@ -15,6 +15,7 @@
 #include "bench/limits/memory_work.h"
 #include "lib/base/clock.h"
 #include "lib/base/host_port.h"
+#include "lib/base/printable.h"
 #include "lib/bootstrap/secret.h"
 #include "tools/weir/command.h"
 #include "tools/weir/doctor/talk.h"
@@ -174,7 +175,8 @@ Result<SocketAddress> place_to_listen(const std::string& where) {
 Status help(Talk& talk, int listener, const Config& config) {
     WEIR_ASSIGN(const std::string greeting, talk.hear());
     const std::vector<std::string> words = words_of(greeting);
-    if (words.size() != 3 || words[0] != kGreeting)
+    if (words.size() != 3 || words[0] != kGreeting || !is_printable_name(words[1]) ||
+        !is_printable_name(words[2]))
         return Error(Errc::kProtocol, "who has connected is no `weir doctor`");
     WEIR_ASSIGN(const std::optional<transport::Secret> from_file, secret_of_file(config));
     TransferSetting setting{config, from_file.value_or(make_secret()),
@@ -208,7 +210,7 @@ Result<std::vector<Finding>> examine_pair(const std::string& where, const Config
     WEIR_TRY(talk.say(fmt::format("{} {} {}", kGreeting, WEIR_VERSION, host_name_here())));
     WEIR_ASSIGN(const std::string answer, talk.hear());
     const std::vector<std::string> words = words_of(answer);
-    if (words.size() != 3)
+    if (words.size() != 3 || !is_printable_name(words[0]) || !is_printable_name(words[1]))
         return Error(Errc::kProtocol,
                      fmt::format("{}: what answers there is no `weir doctor`", where));
     std::vector<Finding> findings{

@@ -114,6 +114,7 @@ class Ranks {
 public:
     explicit Ranks(const RunFlags& flags) : flags_(flags) {
         (void)std::signal(SIGPIPE, SIG_IGN);
+        (void)std::signal(SIGCHLD, SIG_DFL);  // who has started this may ignore it
         sigset_t mine;
         (void)::sigemptyset(&mine);
         (void)::sigaddset(&mine, SIGCHLD);
@@ -307,6 +308,9 @@ bool Ranks::is_over() const {
 }
 
 int Ranks::wait() {
+    constexpr int kRestsMax =
+        64;  // what is left in a pipe; a process that was left behind may write on
+    int rests = 0;
     for (bool is_last = false;;) {
         std::vector<pollfd> wanted{{signals_.get(), POLLIN, 0}};
         std::vector<std::pair<RankProcess*, OutputPipe*>> pipes;
@@ -318,7 +322,7 @@ int Ranks::wait() {
             }
         }
         const int ready = ::poll(wanted.data(), wanted.size(), is_last ? 0 : timeout_ms());
-        if (is_last && ready <= 0) return code_;
+        if (is_last && (ready <= 0 || ++rests > kRestsMax)) return code_;
         for (size_t i = 0; i < pipes.size(); ++i) {
             if (wanted[i + 1].revents != 0) copy_output(*pipes[i].first, *pipes[i].second);
         }
