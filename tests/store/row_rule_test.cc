@@ -211,7 +211,7 @@ TEST_SUITE("row rule") {
         CHECK(why({{"rat", 1}}) ==
               "table 't': rule 'sgd' has no argument 'rat'; choose one of: rate, weight_decay");
         CHECK(why({{"rate", std::nan("")}}) ==
-              "table 't': rule 'sgd': the argument rate must be finite, is nan");
+              "table 't': rule 'sgd': the argument rate must be finite as float32, is nan");
         CHECK(why({{"weight_decay", -1}}) ==
               "table 't': rule 'sgd': the argument weight_decay must be 0 or greater, is -1");
         const double three[] = {1, 2, 3};

@@ -77,6 +77,12 @@ TEST_SUITE("table_errors") {
         CHECK(why(prox_l1(-1)) == "table 't': rule 'prox_l1': lambda must be 0 or greater, is -1");
         CHECK(why(prox_l1(0, 0)) ==
               "table 't': rule 'prox_l1': first_trust must be greater than 0, is 0");
+        // What is sound as a double may not be as the table's type.
+        CHECK(why(adagrad(1, 1e-50)) ==
+              "table 't': rule 'adagrad': epsilon must be greater than 0, is 1e-50, which is 0 for "
+              "float32");
+        CHECK(why(sgd(1e39)) ==
+              "table 't': rule 'sgd': rate must be finite, is 1e+39, which is inf for float32");
         CHECK(why({"add", {{0.1}}}) ==
               "table 't': rule 'add': it has 0 parameters, but parameter 1 is 0.1");
         for (const Rule& rule : {Rule(), assign(), add(), max(), min(), sgd(0.1),

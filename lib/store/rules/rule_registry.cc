@@ -51,7 +51,7 @@ Status RuleEntry::check_parameters(const RuleParameters& given, ValueType type,
         if (i >= parameters.size()) {
             if (value == 0) continue;
             return refused(fmt::format("it has {} parameters, but parameter {} is {}",
-                                       parameters.size(), i + 1, value));
+                                       parameters.size(), i + 1, given.value[i]));
         }
         const RuleParameter& parameter = parameters[i];
         const bool enough = parameter.may_be_zero ? value >= 0 : value > 0;
