@@ -138,7 +138,7 @@ def main():
             count += 1
             is_program = "int main(" in code
             source = work / f"example_{count}.cc"
-            rule = re.match(r"struct (\w+)", code)
+            rule = re.match(r"struct (\w+)", code) if "kCombine" in code else None
             code = f'#line {line + 1} "{path}"\n{code}'
             if rule:
                 source.write_text(f"{INCLUDES}#include <weir/rules.h>\n{code}{RULE % rule[1]}")

@@ -2,6 +2,7 @@
 #include "tools/weir/jobs/running_job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -74,8 +75,12 @@ Status stop(const StopFlags& flags, const Config& config) {
     WEIR_TRY(manager.stop(Operator::Stop::kInOrder));
     const uint64_t end_ns = connection.clock.now_ns() + flags.grace_s * kSecond;
     bool is_told = false;
+    bool is_asked_again = false;
     for (;;) {
         const Result<JobStatus> status = manager.status();
+        // A manager that ends its job at once may not answer any more: whether it is gone shows in the next try.
+        const bool may_be_over = is_told && status.code() == Errc::kDeadline;
+        if (may_be_over && !std::exchange(is_asked_again, true)) continue;
         if (!status) return has_ended(status.code()) ? Status() : Status(status.error());
         if (flags.grace_s != 0 && !is_told && connection.clock.now_ns() >= end_ns) {
             is_told = true;
@@ -83,7 +88,7 @@ Status stop(const StopFlags& flags, const Config& config) {
                        "weir: the job has not ended within --grace: it ends now, with an error at "
                        "each rank\n");
             const Status told = manager.stop(Operator::Stop::kNow);
-            if (!told && !has_ended(told.code())) return told;
+            if (!told && !has_ended(told.code()) && told.code() != Errc::kDeadline) return told;
         }
         (void)::poll(nullptr, 0, kLookMs);
     }
