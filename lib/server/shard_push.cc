@@ -155,7 +155,8 @@ std::optional<IterationFailure> failure_at(const ShardTable& table, uint64_t ite
 
 Result<RuleArguments> arguments_of(const ShardTable& table, const Request& request) {
     std::array<double, wire::kArgumentsMax> given{};
-    std::memcpy(given.data(), request.arguments.data(), request.arguments.size());
+    if (!request.arguments.empty())
+        std::memcpy(given.data(), request.arguments.data(), request.arguments.size());
     return table.rows->arguments(
         std::span<const double>(given).first(request.arguments.size() / sizeof(double)));
 }
