@@ -18,6 +18,7 @@
 #include "lib/replication/streams.h"
 #include "lib/ring/plan.h"
 #include "lib/server/requests/touched_lists.h"
+#include "lib/server/shard_table.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/wire/messages.h"
 #include "tests/frames.h"
