@@ -6,6 +6,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 namespace weir::bench {
@@ -28,10 +29,34 @@ SocketPair::SocketPair() noexcept {
         (void)::setsockopt(end.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
+namespace {
+
+/// Asks again and again, as Weir does: a thread that sleeps in the kernel costs a limit its speed.
+/// After many tries the other end is assumed to have no core, and this thread yields its own.
+class Again {
+public:
+    /// After a call that returned `result`: whether to ask again. Otherwise it worked or failed.
+    bool operator()(ssize_t result) noexcept {
+        if (result >= 0 || (errno != EAGAIN && errno != EINTR)) {
+            tries_ = 0;
+            return false;
+        }
+        if (++tries_ % kTriesMax == 0) sched_yield();
+        return true;
+    }
+
+private:
+    static constexpr uint32_t kTriesMax = 1 << 12;
+    uint32_t tries_ = 0;
+};
+
+}  // namespace
+
 bool send_all(int fd, std::span<const std::byte> bytes) noexcept {
+    Again again;
     while (!bytes.empty()) {
-        const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
+        const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (again(sent)) continue;
         if (sent <= 0) return false;
         bytes = bytes.subspan(static_cast<size_t>(sent));
     }
@@ -39,12 +64,13 @@ bool send_all(int fd, std::span<const std::byte> bytes) noexcept {
 }
 
 bool send_all(int fd, std::span<iovec> parts) noexcept {
+    Again again;
     while (!parts.empty()) {
         msghdr message{};
         message.msg_iov = parts.data();
         message.msg_iovlen = parts.size();
-        const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) continue;
+        const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (again(sent)) continue;
         if (sent <= 0) return false;
         for (auto left = static_cast<size_t>(sent); left > 0;) {
             iovec& part = parts.front();
@@ -59,9 +85,10 @@ bool send_all(int fd, std::span<iovec> parts) noexcept {
 }
 
 bool receive_all(int fd, std::span<std::byte> bytes) noexcept {
+    Again again;
     while (!bytes.empty()) {
-        const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
-        if (got < 0 && errno == EINTR) continue;
+        const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+        if (again(got)) continue;
         if (got <= 0) return false;
         bytes = bytes.subspan(static_cast<size_t>(got));
     }

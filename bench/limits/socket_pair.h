@@ -13,7 +13,7 @@
 
 namespace weir::bench {
 
-/// Both ends of a connection, which sends small messages at once (TCP_NODELAY). Its sockets block.
+/// Both ends of a connection, which sends small messages at once (TCP_NODELAY).
 class SocketPair {
 public:
     SocketPair() noexcept;
@@ -27,13 +27,13 @@ private:
     std::array<Descriptor, 2> ends_;
 };
 
-/// Sends all bytes, in as many parts as the kernel takes. False if the connection is broken.
+/// Sends all bytes, in as many parts as the kernel takes; does not sleep meanwhile. False if the connection is broken.
 [[nodiscard]] bool send_all(int fd, std::span<const std::byte> bytes) noexcept;
 
 /// As above, from several places; changes `parts`.
 [[nodiscard]] bool send_all(int fd, std::span<iovec> parts) noexcept;
 
-/// Waits until the whole of `bytes` has come. False if the connection is broken.
+/// Waits, without sleeping, until the whole of `bytes` has come. False if the connection is broken.
 [[nodiscard]] bool receive_all(int fd, std::span<std::byte> bytes) noexcept;
 
 }  // namespace weir::bench

@@ -45,6 +45,10 @@ def table(folder):
         if read and row and read[3] > 0:  # on a very slow machine ib_read_bw rounds to nothing
             limit = read[3] * 1e9 / 8
             rows.append({"what": name, "unit": "MB/s", "weir": row["bytes_per_s"] / 1e6, "limit": limit / 1e6, "limit_is": "ib_read_bw", "ratio": row["bytes_per_s"] / limit})
+    mixed = bench_row(folder / "mixed.json", BULK)
+    if mixed and mixed["limit"] > 0:
+        limit = mixed["limit"]
+        rows.append({"what": "pushes and pulls at once, 64 KiB", "unit": "MB/s", "weir": mixed["bytes_per_s"] / 1e6, "limit": limit / 1e6, "limit_is": "each of the two alone", "ratio": mixed["ratio"]})
     if send and latency and latency["p50_us"] > 0:
         limit = 2 * send[4]  # t_typical, both ways
         rows.append({"what": "small push round trip, median", "unit": "us", "weir": latency["p50_us"], "limit": limit, "limit_is": "2 x ib_send_lat", "ratio": limit / latency["p50_us"]})
@@ -54,7 +58,7 @@ def table(folder):
 def copied(folder):
     """Returns the number of rows of BULK bytes or more, and the bytes that the library copied."""
     rows = []
-    for name in ("push", "pull"):
+    for name in ("push", "pull", "mixed"):
         try:
             rows += json.loads((folder / f"{name}.json").read_text())["rows"]
         except (OSError, ValueError, KeyError):
