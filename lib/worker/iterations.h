@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,6 +109,11 @@ public:
         return push_of(table, keys, values, options);
     }
 
+    template <Value T>
+    Task push(Table<T>& table, std::initializer_list<uint64_t> keys_or_range,
+              std::type_identity_t<ValueSpan<const T>> values,
+              const PushOptions& options = {}) = delete;  // as Table::push
+
     /// Starts a pull that names the oldest iteration of the table that will do for the one that
     /// began last, tau + 1 before its own push there (PullOptions::iteration, which is set here).
     /// It waits for that one only if this worker has joined since. Task::iteration_shown() says, in
@@ -128,6 +134,11 @@ public:
               const PullOptions& options = {}) {
         return pull_of(table, keys, out, options);
     }
+
+    template <Value T>
+    Task pull(Table<T>& table, std::initializer_list<uint64_t> keys_or_range,
+              std::type_identity_t<ValueSpan<T>> out,
+              const PullOptions& options = {}) = delete;  // as Table::pull
 
 private:
     /// Of a table that was used in the iteration that began last.

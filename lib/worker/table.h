@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -137,6 +138,10 @@ public:
                                  access_options(options)));
     }
 
+    /// Two numbers in braces could be keys or a range: write KeyRange{begin, end}, or name the keys.
+    Task push(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const T> values,
+              const PushOptions& options = {}) = delete;
+
     /// The same for all keys of a range of a dense table.
     Task push(KeyRange keys, ValueSpan<const T> values, const PushOptions& options = {}) {
         return task(access::push(*state_, *info_, keys, std::as_bytes(values.span()),
@@ -152,6 +157,10 @@ public:
         return task(access::pull(*state_, *info_, keys.span(), std::as_writable_bytes(out.span()),
                                  access_options(options)));
     }
+
+    /// As for push().
+    Task pull(std::initializer_list<uint64_t> keys_or_range, ValueSpan<T> out,
+              const PullOptions& options = {}) = delete;
 
     /// The same for all keys of a range of a dense table.
     Task pull(KeyRange keys, ValueSpan<T> out, const PullOptions& options = {}) {

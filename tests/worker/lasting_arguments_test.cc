@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// What a task uses until it has ended must live so long: keys and values that end with the statement do not
-/// compile. The checks are the compiler's.
+/// compile, nor does what could mean two things. The checks are the compiler's.
 
 #include <array>
 #include <cstdint>
@@ -73,6 +73,27 @@ concept GivesSpan = requires(B&& buffer) {
 
 static_assert(GivesKeys<KeyBatch&> && GivesKeys<const KeyBatch&> && !GivesKeys<KeyBatch>);
 static_assert(GivesSpan<Buffer<float>&> && !GivesSpan<Buffer<float>>);
+
+// Two numbers in braces: they could be keys or a range.
+template <class C>
+concept TakesBraces = requires(C& table, Floats& values) {
+    table.push({3, 5}, values);
+}
+
+|| requires(C& table, Floats& values) {
+    table.pull({3, 5}, values);
+};
+
+template <class I>
+concept IteratesBraces = requires(I& all, Table<float>& table, Floats& values) {
+    all.push(table, {3, 5}, values);
+}
+
+|| requires(I& all, Table<float>& table, Floats& values) {
+    all.pull(table, {3, 5}, values);
+};
+
+static_assert(!TakesBraces<Table<float>> && !IteratesBraces<Iterations>);
 
 // Not what they are for.
 static_assert(!MayPull<Keys&, const Floats&> && !MayPush<std::vector<int>&, Floats&>);
