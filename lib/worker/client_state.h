@@ -113,6 +113,12 @@ public:
                      "for, or start that after it (PushOptions::after)");
     }
 
+    /// Waits for the tasks, before a call of which the caller waits for the end anyway.
+    [[nodiscard]] Status wait_for_tasks(std::span<const TaskId> after) {
+        WEIR_TRY(may_wait());
+        return after.empty() ? Status() : finish(core_->wait_for(0, after));
+    }
+
     /// In a handler: waits until nothing uses the memory of the call. If it has not started, it
     /// never will.
     void free_memory(ClientCore::CallId call) {
@@ -148,6 +154,11 @@ private:
 };
 
 namespace access {
+
+/// As ClientCore has deadlines.
+[[nodiscard]] inline uint64_t deadline_ns_of(Nanoseconds deadline) noexcept {
+    return deadline.count() < 0 ? CallOptions::kOver : static_cast<uint64_t>(deadline.count());
+}
 
 /// For destructors, which cannot fail: waits until this thread has its turn.
 class TurnInTheEnd {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/calls/departures.h"
+#include "lib/worker/requests/departures.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 /// Who is named as the cause when a worker gives up: a dead server that this client notices a
 /// moment later, or else the worker.
 
-#include "lib/worker/calls/held_failures.h"
+#include "lib/worker/requests/held_failures.h"
 
 #include <vector>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/calls/piece_order.h"
+#include "lib/worker/peers/piece_order.h"
 
 #include <doctest/doctest.h>
 
-#include "lib/worker/calls/transient.h"
+#include "lib/worker/requests/transient.h"
 
 namespace weir::test {
 
@@ -61,7 +61,7 @@ TEST_SUITE("piece_order") {
         CHECK(order.is_far(1));
     }
 
-    TEST_CASE("fragments share a time, and are in the order of their positions") {
+    TEST_CASE("pieces that were cut again share a time, and are in the order of their positions") {
         PieceOrder order;
         CHECK(order.sent({4, 0}) == 1);
         CHECK(order.sent({5, 10}) == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/calls/route.h"
+#include "lib/worker/requests/route.h"
 
 #include <numeric>
 #include <set>

@@ -12,10 +12,10 @@
 namespace weir {
 
 /// The place of a piece among those of its table. Pieces are timed in the order in which they are
-/// cut; the fragments of a piece that was cut again share its time.
+/// cut; those that a piece was cut into again share its time.
 struct PiecePlace {
     uint64_t time = 0;
-    uint64_t position = 0;  ///< of a fragment: that of its first key
+    uint64_t position = 0;  ///< that of its first key, if it was cut again
 
     friend constexpr bool operator==(const PiecePlace&, const PiecePlace&) noexcept = default;
 
@@ -35,11 +35,11 @@ public:
     static constexpr uint64_t kReach = uint64_t{1} << 30;
 
     /// What a push at `place` names: the send number of the last one before it, by place, that was
-    /// taken or is under way; 0 if there is none.
+    /// executed or is under way; 0 if there is none.
     [[nodiscard]] uint32_t predecessor(PiecePlace place) const noexcept {
-        if (away_.size() == begin_) return taken_;
+        if (away_.size() == begin_) return executed_;
         if (is_ascending_ && away_.back().place < place) return away_.back().number;
-        uint32_t number = taken_;
+        uint32_t number = executed_;
         PiecePlace newest;
         for (size_t i = begin_; i < away_.size(); ++i) {
             if (!(away_[i].place < place) || away_[i].place < newest) continue;
@@ -65,15 +65,15 @@ public:
         return count_;
     }
 
-    /// It is not under way any more. `was_taken`: it was executed, now or before.
-    void ended(uint32_t number, bool was_taken) {
+    /// It is not under way any more. `was_executed`: it was executed, now or before.
+    void ended(uint32_t number, bool was_executed) {
         size_t i = begin_;
         while (i < away_.size() && away_[i].number != number)
             ++i;
         if (i == away_.size()) return;
-        if (was_taken && taken_place_ < away_[i].place) {
-            taken_place_ = away_[i].place;
-            taken_ = number;
+        if (was_executed && executed_place_ < away_[i].place) {
+            executed_place_ = away_[i].place;
+            executed_ = number;
         }
         if (i == begin_) {
             ++begin_;
@@ -85,8 +85,8 @@ public:
     /// The shard's segments have changed, and none is under way: the next one names none. Both ends
     /// count on.
     void begin_anew() noexcept {
-        taken_ = 0;
-        taken_place_ = {};
+        executed_ = 0;
+        executed_place_ = {};
     }
 
     /// Whether the shard must be told of `time` in full before a push of it is sent.
@@ -109,8 +109,8 @@ private:
     size_t begin_ = 0;
     bool is_ascending_ = true;  ///< their places are
     uint32_t count_ = 0;
-    uint32_t taken_ = 0;  ///< the last one, by place, that was executed
-    PiecePlace taken_place_;
+    uint32_t executed_ = 0;  ///< the last one, by place, that was executed
+    PiecePlace executed_place_;
     uint64_t base_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/calls/fragments.h"
+#include "lib/worker/requests/cut_list.h"
 
 #include <set>
 
@@ -11,14 +11,14 @@
 
 namespace weir::test {
 
-TEST_SUITE("fragments") {
+TEST_SUITE("cut list") {
     static View view_of_four() {
         NewServer server;
         server.addresses.resize(2, "here");
         return std::move(first_view(std::vector(2, server), 4)).value();
     }
 
-    TEST_CASE("each key is in one fragment, with its row and all of its part's") {
+    TEST_CASE("each key is in one piece, with its row and all of its part's") {
         const View view = view_of_four();
         WEIR_TEST_SEED(seed, 5);
         Random random(seed);
@@ -34,15 +34,15 @@ TEST_SUITE("fragments") {
                 for (const uint64_t key : keys)
                     rows.push_back(static_cast<uint32_t>(5000 - key));
                 for (const bool has_rows : {false, true}) {
-                    const Fragments fragments(keys, has_rows ? rows : std::vector<uint32_t>(), view,
-                                              positions, by);
+                    const CutList lists(keys, has_rows ? rows : std::vector<uint32_t>(), view,
+                                        positions, by);
                     std::set<uint64_t> seen;
                     std::set<uint64_t> parts;
-                    for (const Fragment& fragment : fragments.all()) {
-                        const auto its = fragments.keys(fragment);
+                    for (const CutList::Piece& piece : lists.pieces()) {
+                        const auto its = lists.keys(piece);
                         REQUIRE(!its.empty());
                         CHECK(std::ranges::is_sorted(its));
-                        CHECK(fragment.position == positions.position(its.front()));
+                        CHECK(piece.position == positions.position(its.front()));
                         const auto part = [&](uint64_t key) {
                             const uint64_t position = positions.position(key);
                             return by == SplitBy::kSegment ? view.segment_index(position)
@@ -50,10 +50,10 @@ TEST_SUITE("fragments") {
                         };
                         CHECK(parts.insert(part(its.front())).second);
                         for (size_t i = 0; i < its.size(); ++i) {
-                            CHECK(view.owner(positions.position(its[i])) == fragment.shard);
+                            CHECK(view.owner(positions.position(its[i])) == piece.shard);
                             CHECK(part(its[i]) == part(its.front()));
                             CHECK(seen.insert(its[i]).second);
-                            const uint32_t row = fragments.rows(fragment)[i];
+                            const uint32_t row = lists.rows(piece)[i];
                             CHECK((has_rows ? row == 5000 - its[i] : keys[row] == its[i]));
                         }
                     }
@@ -68,14 +68,14 @@ TEST_SUITE("fragments") {
         std::vector<uint64_t> keys;
         for (uint64_t key = 10; key < 990; ++key)
             keys.push_back(key);
-        const Fragments fragments(keys, {}, view, PositionMap::dense(1000), SplitBy::kSegment);
-        CHECK(fragments.all().size() == view.segments().size());
-        for (const Fragment& fragment : fragments.all())
-            CHECK(fragments.is_run(fragment));
+        const CutList lists(keys, {}, view, PositionMap::dense(1000), SplitBy::kSegment);
+        CHECK(lists.pieces().size() == view.segments().size());
+        for (const CutList::Piece& piece : lists.pieces())
+            CHECK(lists.is_run(piece));
         const std::vector<uint64_t> two{1, 2};
         const std::vector<uint32_t> apart{1, 3};
-        const Fragments scattered(two, apart, view, PositionMap::dense(1000), SplitBy::kOwner);
-        CHECK_FALSE(scattered.is_run(scattered.all().front()));
+        const CutList scattered(two, apart, view, PositionMap::dense(1000), SplitBy::kOwner);
+        CHECK_FALSE(scattered.is_run(scattered.pieces().front()));
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// HeldFailures: answers that say that another worker died or gave up, held back for a moment.
+/// HeldFailures: replies that say that another worker died or gave up, held for a moment.
 
 #include <cstdint>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace weir {
 
 /// The other worker may have given up because of a dead server that this client is about to
-/// notice. The dead server is the error that a person needs. So such an answer is held for
+/// notice. The dead server is the error that a person needs. So such a reply is held for
 /// kHoldNs; if a server is lost meanwhile, that is the error.
 ///
 /// Thread: the client's
@@ -38,7 +38,7 @@ public:
             failure.error = server_lost;
     }
 
-    /// Those to be taken as answers now, all or none.
+    /// Those that end their requests now, all or none.
     [[nodiscard]] std::vector<Failure> take_due(uint64_t now_ns) {
         if (failures_.empty() || now_ns - since_ns_ < kHoldNs) return {};
         return std::exchange(failures_, {});

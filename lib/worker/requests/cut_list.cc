@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/calls/fragments.h"
+#include "lib/worker/requests/cut_list.h"
 
 #include <algorithm>
 #include <tuple>
 
 namespace weir {
 
-Fragments::Fragments(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
-                     const View& view, const PositionMap& positions, SplitBy by) {
+CutList::CutList(std::span<const uint64_t> keys, std::span<const uint32_t> rows, const View& view,
+                 const PositionMap& positions, SplitBy by) {
     struct Place {
-        uint64_t part = 0;  ///< its segment or shard
+        uint64_t of = 0;  ///< its segment or shard
         uint32_t index = 0;
     };
 
@@ -18,16 +18,16 @@ Fragments::Fragments(std::span<const uint64_t> keys, std::span<const uint32_t> r
         const size_t segment = view.segment_index(positions.position(keys[i]));
         places[i] = {by == SplitBy::kSegment ? segment : view.segments()[segment].primary, i};
     }
-    std::ranges::sort(places, {}, [](const Place& p) { return std::tuple(p.part, p.index); });
+    std::ranges::sort(places, {}, [](const Place& p) { return std::tuple(p.of, p.index); });
     keys_.reserve(keys.size());
     rows_.reserve(keys.size());
     for (size_t i = 0; i < places.size(); ++i) {
         const uint32_t index = places[i].index;
-        if (i == 0 || places[i].part != places[i - 1].part) {
+        if (i == 0 || places[i].of != places[i - 1].of) {
             const uint64_t position = positions.position(keys[index]);
-            all_.push_back({view.owner(position), position, i, 0});
+            pieces_.push_back({view.owner(position), position, i, 0});
         }
-        ++all_.back().count;
+        ++pieces_.back().count;
         keys_.push_back(keys[index]);
         rows_.push_back(rows.empty() ? index : rows[index]);
     }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Operation: what one call of push or pull asks for.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "lib/base/clock.h"
+#include "lib/key/key_range.h"
+#include "lib/store/rules/named_number.h"
+#include "lib/task/task_id.h"
+#include "lib/wire/frame.h"
+#include "lib/worker/calls/table_info.h"
+#include "lib/worker/requests/content.h"
+
+namespace weir {
+
+struct CallOptions {
+    /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.
+    std::optional<uint64_t> iteration = std::nullopt;
+    /// From when the call is made. 0: of one that names an iteration, kLongNs; of others the client's
+    /// default, from when they start.
+    uint64_t deadline_ns = 0;
+    static constexpr uint64_t kLongNs = uint64_t{365} * 24 * 3600 * kSecond;
+    static constexpr uint64_t kOver = 1;  ///< the deadline has passed: nothing is sent
+    /// Tasks that must have finished before the call starts. Read before the call returns.
+    std::span<const TaskId> after = {};
+    /// Push: of the rule. Read before the call returns.
+    std::span<const NamedNumber> arguments = {};
+};
+
+/// A push or pull of a key list or a key range. Keys and memory are the caller's.
+struct Operation {
+    const TableInfo* table = nullptr;
+    wire::Kind kind = wire::Kind::kPush;
+    bool by_range = false;
+    KeyRange range;
+    std::span<const uint64_t> keys;
+    std::span<const std::byte> values;  ///< of a push
+    std::span<std::byte> out;           ///< of a pull
+    size_t row_bytes = 0;
+    CallOptions options;
+    PushArguments arguments = nullptr;
+
+    [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
+
+    [[nodiscard]] uint64_t count() const noexcept {
+        return by_range ? range.key_count() : keys.size();
+    }
+
+    /// Whether it is this worker's part of an iteration.
+    [[nodiscard]] bool is_part() const noexcept {
+        return is_push() && options.iteration.has_value();
+    }
+};
+
+}  // namespace weir

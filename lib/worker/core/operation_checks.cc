@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// What makes a push or pull wrong.
+
+#include <string>
+
+#include <fmt/core.h>
+
+#include "lib/store/finite.h"
+#include "lib/worker/core/operations.h"
+
+namespace weir {
+
+namespace {
+
+Status check_range(const TableInfo& table, KeyRange range) {
+    const std::string& name = table.schema.name;
+    if (!table.positions.is_dense()) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': it is sparse, and only dense tables take a range of "
+                                 "keys; give a list of them",
+                                 name));
+    }
+    if (!range.well_formed()) {
+        return Error(Errc::kOutOfRange,
+                     fmt::format("table '{}': the range from key {} ends at key {}, before it "
+                                 "begins",
+                                 name, range.begin, range.end));
+    }
+    if (range.end > table.positions.key_count()) {
+        return Error(
+            Errc::kOutOfRange,
+            fmt::format("table '{}': keys {} to {} are not all in it; it has keys 0 to {}", name,
+                        range.begin, range.end - 1, table.positions.key_count() - 1));
+    }
+    return {};
+}
+
+}  // namespace
+
+Status Operations::check(const Operation& operation) const {
+    WEIR_TRY(check_shape(operation));
+    const TableSchema& schema = operation.table->schema;
+    if (operation.is_push() && !schema.allow_not_finite && is_floating(schema.value_type) &&
+        !all_finite(schema.value_type, operation.values.data(),
+                    operation.values.size() / size_of(schema.value_type))) {
+        return Error(Errc::kNotFinite,
+                     fmt::format("table '{}': the values to push have a NaN or an infinity; push "
+                                 "finite values, or create the table with allow_not_finite",
+                                 schema.name));
+    }
+    return {};
+}
+
+/// All but the values.
+Status Operations::check_shape(const Operation& operation) const {
+    if (!standing_.is_ready()) return standing_.check_ready();
+    const TableSchema& schema = operation.table->schema;
+    WEIR_TRY(tables_.check_dropped(schema));
+    if (operation.options.deadline_ns == CallOptions::kOver) {
+        return Error(Errc::kDeadline,
+                     fmt::format("table '{}': the deadline of this call was over before it began: "
+                                 "nothing was sent",
+                                 schema.name));
+    }
+    if (operation.by_range) WEIR_TRY(check_range(*operation.table, operation.range));
+    const uint64_t count = operation.count();
+    const size_t given = operation.is_push() ? operation.values.size() : operation.out.size();
+    const size_t value_bytes = size_of(schema.value_type);
+    if (given != count * operation.row_bytes) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': {} keys need {} values, {} each; got {}", schema.name,
+                                 count, count * (operation.row_bytes / value_bytes),
+                                 operation.row_bytes / value_bytes, given / value_bytes));
+    }
+    return {};
+}
+
+/// Iterations come one after the other. Any other push than the next, or a pull that is ahead of
+/// the pushes, would wait until its deadline for a part that this worker itself has not sent.
+Status Operations::check_iteration(const Operation& operation) const {
+    if (!operation.options.iteration) return {};
+    const uint64_t asked = *operation.options.iteration;
+    const uint32_t table = operation.table->schema.id;
+    const uint64_t first = first_iteration(table);
+    const uint64_t last = last_iteration(table);
+    const std::string& name = operation.table->schema.name;
+    if (operation.is_push() && first == kNoIteration) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': a push of iteration {}, but this worker takes part "
+                                 "in no iterations",
+                                 name, asked));
+    }
+    if (!operation.is_push()) {
+        if (asked == 0) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("table '{}': a pull of iteration 0: iterations count from 1; "
+                                     "leave `iteration` out for a pull that does not wait",
+                                     name));
+        }
+        // What was closed before its first iteration never waits for it.
+        if (first == kNoIteration || asked <= last) return {};
+        const std::string pushed =
+            last + 1 == first ? std::string("none yet") : fmt::format("iterations up to {}", last);
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': a pull of iteration {} would wait for this worker's "
+                                 "own push; it has pushed {}",
+                                 name, asked, pushed));
+    }
+    if (asked == last + 1) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("table '{}': a push of iteration {}, but this worker's next one is {}: "
+                    "iterations count from {}, one after the other",
+                    name, asked, last + 1, first));
+}
+
+/// Of a table without a max_delay, parts of several iterations may be under way, too: they wait at the
+/// shards for their turn. Not of more than shards remember the failures of.
+Status Operations::check_window(const Operation& operation) {
+    const TableSchema& schema = operation.table->schema;
+    const auto pushed = pushed_iterations_.find(schema.id);
+    if (!operation.is_push() || !operation.options.iteration || pushed == pushed_iterations_.end())
+        return {};
+    const size_t open = pushed->second.open_count(calls_);
+    constexpr size_t kOpenMax = TableSchema::kMaxDelayMax + 1;
+    if (open < (schema.max_delay == 0 ? kOpenMax : schema.window())) return {};
+    const uint64_t first = *operation.options.iteration - open;
+    if (schema.max_delay == 0) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("table '{}': a push of iteration {}, but that of iteration {} has not "
+                        "ended: parts of {} iterations may be under way; wait for it first",
+                        schema.name, *operation.options.iteration, first, kOpenMax));
+    }
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("table '{}': a push of iteration {}, but that of iteration {} has not ended: "
+                    "with the table's max_delay of {}, {} may be open; wait for it first, or "
+                    "create the table with a greater TableOptions::max_delay (at most {})",
+                    schema.name, *operation.options.iteration, first, schema.max_delay,
+                    schema.window(), TableSchema::kMaxDelayMax));
+}
+
+}  // namespace weir

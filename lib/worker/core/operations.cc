@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/worker/core/operations.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/check.h"
+#include "lib/key/key_list.h"
+
+namespace weir {
+
+namespace {
+
+/// Routes of lists up to this length are computed each time. Longer lists' routes are remembered.
+constexpr size_t kShortList = 8;
+
+PieceLimits limits_for(const Operation& operation) {
+    const uint64_t by_bytes =
+        std::max<uint64_t>(1, wire::kPieceBytesMax / std::max<size_t>(1, operation.row_bytes));
+    return {operation.by_range ? by_bytes : std::min(by_bytes, wire::kRequestKeysMax)};
+}
+
+}  // namespace
+
+Operations::CallId Operations::push(Operation operation) {
+    ++counters_.pushes;
+    if (!operation.options.arguments.empty()) {
+        Result<PushArguments> arguments = arguments_of(operation);
+        if (!arguments) return failed(operation, arguments.error());
+        operation.arguments = *std::move(arguments);
+        operation.options.arguments = {};
+    }
+    return start(operation);
+}
+
+Operations::CallId Operations::start(const Operation& operation) {
+    if (must_wait(operation)) return start_in_order(operation);
+    if (Status status = check(operation); !status) return failed(operation, std::move(status));
+    if (operation.options.iteration) {
+        Status status = check_iteration(operation);
+        if (status) status = check_window(operation);
+        if (!status) return failed(operation, std::move(status));
+    }
+    CallId id = 0;
+    if (Status status = launch(operation, id); !status) return failed(operation, std::move(status));
+    return id;
+}
+
+/// Whether the call waits for something, or belongs to a handler's task.
+bool Operations::must_wait(const Operation& operation) const {
+    if (!operation.options.after.empty() || tasks_.has_parent()) return true;
+    return operation.is_part() && tasks_.last_waiting_iteration(operation.table->schema.id) != 0;
+}
+
+Operations::CallId Operations::start_in_order(const Operation& operation) {
+    Status wrong = check_shape(operation);
+    if (wrong) wrong = check_iteration(operation);
+    CallTasks::Waiting waiting;
+    const CallOptions& options = operation.options;
+    waiting.after.assign(options.after.begin(), options.after.end());
+    waiting.memory = {std::as_bytes(operation.keys), operation.values, operation.out};
+    if (operation.is_part()) {
+        waiting.table = operation.table->schema.id;
+        waiting.iteration = *options.iteration;
+    }
+    if (wrong) {
+        Operation later = operation;
+        later.table = &tables_.remember(*operation.table);
+        later.options.after = {};
+        waiting.start = [this, later](CallId id, Call& call) mutable -> Status {
+            WEIR_ASSIGN(later.options.deadline_ns, control_.remaining_ns(call));
+            WEIR_TRY(check(later));
+            // A part has been checked, and none before it is missing; but what a pull waits for
+            // may have been withdrawn.
+            if (!later.is_push()) WEIR_TRY(check_iteration(later));
+            WEIR_TRY(check_window(later));
+            return launch(later, id);
+        };
+    }
+    const CallId id = control_.add_task(options.deadline_ns, std::move(waiting), std::move(wrong));
+    note_table(id, operation);
+    return id;
+}
+
+/// All arguments of the rule: those of the push, and those of the table.
+Result<PushArguments> Operations::arguments_of(const Operation& operation) const {
+    const TableSchema& schema = operation.table->schema;
+    WEIR_ASSIGN(const RuleEntry* const rule, rules_.find(schema.rule));
+    const Result<RuleArguments> all = rule->named_arguments(
+        operation.options.arguments, rule->default_arguments(schema.parameters), schema.value_type);
+    if (!all) {
+        return Error(all.code(), fmt::format("table '{}': {}", schema.name, all.error().text()));
+    }
+    const uint64_t count = rule->arguments.size();
+    std::vector<std::byte> bytes(sizeof count + count * sizeof(double));
+    std::memcpy(bytes.data(), &count, sizeof count);
+    std::memcpy(bytes.data() + sizeof count, all->value.data(), count * sizeof(double));
+    return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+}
+
+Operations::CallId Operations::failed(const Operation& operation, Status why) {
+    const CallId id = calls_.failed(std::move(why));
+    note_table(id, operation);
+    return id;
+}
+
+void Operations::note_table(CallId call_id, const Operation& operation) {
+    Call* const call = calls_.find(call_id);
+    if (call == nullptr) return;
+    call->table = operation.table->schema.id;
+    call->is_push = operation.is_push();
+}
+
+uint64_t Operations::first_iteration(uint32_t table) const noexcept {
+    const uint64_t first = peers_.view().first_iteration(standing_.options().worker, table);
+    const uint64_t closed = tables_.closed_at_start(table);
+    return closed == 0 ? first : std::max(first, closed + 1);
+}
+
+uint64_t Operations::last_iteration(uint32_t table) const {
+    const uint64_t waiting = tasks_.last_waiting_iteration(table);
+    if (waiting != 0) return waiting;
+    const auto pushed = pushed_iterations_.find(table);
+    return pushed != pushed_iterations_.end() ? pushed->second.last() : first_iteration(table) - 1;
+}
+
+int Operations::single_owner(const Operation& operation) const noexcept {
+    const PositionMap& positions = operation.table->positions;
+    const uint64_t keys_max = limits_for(operation).keys_max;
+    if (operation.by_range) {
+        if (operation.range.empty() || operation.range.key_count() > keys_max) return -1;
+        return single_owner(positions, operation.range);
+    }
+    const std::span<const uint64_t> keys = operation.keys;
+    if (keys.empty() || keys.size() > kShortList || keys.size() > keys_max) return -1;
+    if (positions.is_dense() && keys.back() >= positions.key_count()) return -1;
+    const View& view = peers_.view();
+    const uint32_t owner = view.owner(positions.position(keys.front()));
+    for (const uint64_t key : keys.subspan(1)) {
+        if (view.owner(positions.position(key)) != owner) return -1;
+    }
+    return owner == kNoShard ? -1 : static_cast<int>(owner);
+}
+
+/// Of keys that are all in the table.
+int Operations::single_owner(const PositionMap& positions, KeyRange keys) const noexcept {
+    const View& view = peers_.view();
+    size_t i = view.segment_index(positions.position(keys.begin));
+    const uint32_t owner = view.segments()[i].primary;
+    while (positions.end_key_at(view.range(i).last) < keys.end) {
+        if (view.segments()[++i].primary != owner) return -1;
+    }
+    return owner == kNoShard ? -1 : static_cast<int>(owner);
+}
+
+Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) {
+    const PieceLimits limits = limits_for(operation);
+    const PositionMap& positions = operation.table->positions;
+    const View& view = peers_.view();
+    if (operation.by_range) return Route::make(operation.range, view, positions, limits);
+    // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
+    // each has its own route.
+    const uint32_t variant = operation.table->schema.id * 2 + (operation.is_push() ? 1 : 0);
+    const ListId id = list_id(operation.keys);
+    if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
+    WEIR_TRY(check_sorted_unique(operation.keys));
+    WEIR_ASSIGN(std::shared_ptr<Route> route,
+                Route::make(operation.keys, id, view, positions, limits, memory_));
+    if (operation.keys.size() > kShortList) routes_.remember(variant, id, route);
+    return route;
+}
+
+/// Makes the requests of a call, and the call if `call_id` is 0. After an error none was made.
+Status Operations::launch(const Operation& operation, CallId& call_id) {
+    const bool is_part = operation.is_part();
+    const int owner = is_part ? -1 : single_owner(operation);
+    std::shared_ptr<Route> route;
+    if (owner < 0) {
+        WEIR_ASSIGN(route, route_of(operation));
+    } else if (!operation.by_range) {
+        WEIR_TRY(check_sorted_unique(operation.keys));
+    }
+    // Start an iteration only if there is room for all of its parts.
+    if (is_part && !requests_.has_room(route->pieces().size() + peers_.owners().size())) {
+        return Error(Errc::kBusy, kTooManyRequests);
+    }
+    Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
+    if (call == nullptr) return {};  // too many: take(0) says so
+    if (is_part) {
+        const uint32_t table = operation.table->schema.id;
+        PushedIterations& pushed =
+            pushed_iterations_.try_emplace(table, first_iteration(table)).first->second;
+        pushed.add(call_id);
+        WEIR_CHECK(pushed.last() == *operation.options.iteration);
+    }
+    if (owner >= 0) {
+        Content content = make_content(operation);
+        content.count = static_cast<uint32_t>(operation.count());
+        content.is_range = operation.by_range;
+        content.first = operation.range.begin;
+        content.keys = operation.by_range ? nullptr : operation.keys.data();
+        content.values = operation.values;
+        content.out = operation.out;
+        add(call_id, *call, static_cast<uint32_t>(owner), std::move(content));
+    } else {
+        add_routed(call_id, *call, operation, route);
+    }
+    call->table = operation.table->schema.id;
+    call->is_push = operation.is_push();
+    calls_.started(call_id, *call, [this](CallId of) { return requests_.call_needs_caller(of); });
+    const CallOptions& options = operation.options;
+    const bool waits_for_workers = options.deadline_ns == 0 && options.iteration.has_value();
+    sender_.send_off(*call, waits_for_workers ? CallOptions::kLongNs : options.deadline_ns);
+    return {};
+}
+
+/// All of it but what differs from piece to piece.
+Content Operations::make_content(const Operation& operation) {
+    const uint32_t table = operation.table->schema.id;
+    Content content;
+    content.kind = operation.kind;
+    content.value_type = static_cast<uint8_t>(operation.table->schema.value_type);
+    content.is_part = operation.is_part();
+    content.table = table;
+    content.epoch = static_cast<uint32_t>(peers_.view().epoch());
+    content.row_bytes = static_cast<uint32_t>(operation.row_bytes);
+    content.iteration = operation.options.iteration.value_or(0);
+    content.positions = operation.table->positions;
+    content.arguments = operation.arguments;
+    if (!operation.is_push()) return content;
+    if (table >= times_.size()) times_.resize(table + 1);
+    content.place.time = ++times_[table];
+    return content;
+}
+
+void Operations::add_routed(CallId call_id, Call& call, const Operation& operation,
+                            const std::shared_ptr<Route>& route) {
+    const bool is_part = operation.is_part();
+    for (Piece& piece : route->pieces()) {
+        Content content = make_content(operation);
+        content.count = static_cast<uint32_t>(piece.count);  // bounded by PieceLimits
+        content.parts = is_part ? route->pieces_to(piece.shard) : 0;
+        if (operation.by_range) {
+            content.is_range = true;
+            content.first = operation.range.begin + piece.begin;
+        } else {
+            content.keys = route->keys(piece, operation.keys.data());
+            content.first = piece.hash;
+            content.order = route->order(piece);
+            content.piece = &piece;
+            content.keeps = route;
+        }
+        content.values = operation.values;
+        content.out = operation.out;
+        if (content.order.empty()) {
+            const size_t begin = piece.begin * operation.row_bytes;
+            if (operation.is_push())
+                content.values = operation.values.subspan(begin, content.value_bytes());
+            else
+                content.out = operation.out.subspan(begin, content.value_bytes());
+        }
+        add(call_id, call, piece.shard, std::move(content));
+    }
+    if (!is_part) return;
+    // A shard without any of these keys must be told: it waits for a part of every worker.
+    for (const uint32_t shard : peers_.owners()) {
+        if (route->pieces_to(shard) != 0) continue;
+        Content content = make_content(operation);
+        content.is_range = true;
+        content.parts = 1;
+        add(call_id, call, shard, std::move(content));
+    }
+}
+
+void Operations::add(CallId call_id, Call& call, uint32_t shard, Content content) {
+    uint64_t id = 0;
+    ClientRequest* const request = requests_.add(call_id, call, shard, std::move(content), id);
+    if (request == nullptr) return call.note_error(Error(Errc::kBusy, kTooManyRequests));
+    ++counters_.requests;
+    sender_.submit(id, *request);
+}
+
+}  // namespace weir

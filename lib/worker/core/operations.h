@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Operations: from a push or pull to the requests that it consists of.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/store/rules/rule_registry.h"
+#include "lib/worker/calls/call_tasks.h"
+#include "lib/worker/calls/calls.h"
+#include "lib/worker/calls/known_tables.h"
+#include "lib/worker/calls/operation.h"
+#include "lib/worker/calls/pushed_iterations.h"
+#include "lib/worker/client_options.h"
+#include "lib/worker/core/control.h"
+#include "lib/worker/peers/peers.h"
+#include "lib/worker/peers/standing.h"
+#include "lib/worker/requests/requests.h"
+#include "lib/worker/requests/route.h"
+#include "lib/worker/requests/sender.h"
+
+namespace weir {
+
+/// Checks what is asked, finds the route of the keys, and makes a content of each piece. What is wrong
+/// ends the call with an error; nothing is sent.
+///
+/// Invariant: pieces of a table are timed in the order in which they are made, from 1.
+///
+/// Thread: the client's
+class Operations {
+public:
+    using CallId = Calls::Id;
+
+    Operations(Standing& standing, Peers& peers, Requests& requests, Sender& sender, Calls& calls,
+               CallTasks& tasks, Control& control, KnownTables& tables, const RuleRegistry& rules,
+               Memory& memory, ClientCounters& counters)
+        : standing_(standing),
+          peers_(peers),
+          requests_(requests),
+          sender_(sender),
+          calls_(calls),
+          tasks_(tasks),
+          control_(control),
+          tables_(tables),
+          rules_(rules),
+          memory_(memory),
+          counters_(counters),
+          routes_(standing.options().route_cache_bytes) {}
+
+    CallId push(Operation operation);
+
+    CallId pull(const Operation& operation) {
+        ++counters_.pulls;
+        return start(operation);
+    }
+
+    /// From which iteration of a table on this worker takes part: 1, or for one that joined later
+    /// an iteration that no shard had closed; of a table that comes from a checkpoint, that behind its
+    /// last one; kNoIteration: in none.
+    [[nodiscard]] uint64_t first_iteration(uint32_t table) const noexcept;
+    /// The last one that this worker has pushed, or will push when it may.
+    [[nodiscard]] uint64_t last_iteration(uint32_t table) const;
+
+    /// Segments have changed their primaries.
+    void forget_routes() noexcept { routes_.clear(); }
+
+    [[nodiscard]] RouteCache& routes() noexcept { return routes_; }
+
+private:
+    CallId start(const Operation& operation);
+    CallId start_in_order(const Operation& operation);
+    [[nodiscard]] bool must_wait(const Operation& operation) const;
+    [[nodiscard]] Result<PushArguments> arguments_of(const Operation& operation) const;
+    CallId failed(const Operation& operation, Status why);
+    void note_table(CallId call_id, const Operation& operation);
+    [[nodiscard]] Status launch(const Operation& operation, CallId& call_id);
+    void add_routed(CallId call_id, Call& call, const Operation& operation,
+                    const std::shared_ptr<Route>& route);
+    void add(CallId call_id, Call& call, uint32_t shard, Content content);
+    [[nodiscard]] Content make_content(const Operation& operation);
+    [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Operation& operation);
+    /// The shard to which all of it goes as one request; -1 if there is no such shard.
+    [[nodiscard]] int single_owner(const Operation& operation) const noexcept;
+    [[nodiscard]] int single_owner(const PositionMap& positions, KeyRange keys) const noexcept;
+
+    // operation_checks.cc
+    [[nodiscard]] Status check(const Operation& operation) const;
+    [[nodiscard]] Status check_shape(const Operation& operation) const;
+    [[nodiscard]] Status check_iteration(const Operation& operation) const;
+    [[nodiscard]] Status check_window(const Operation& operation);
+
+    Standing& standing_;
+    Peers& peers_;
+    Requests& requests_;
+    Sender& sender_;
+    Calls& calls_;
+    CallTasks& tasks_;
+    Control& control_;
+    KnownTables& tables_;
+    const RuleRegistry& rules_;
+    Memory& memory_;
+    ClientCounters& counters_;
+    RouteCache routes_;
+    std::vector<uint64_t> times_;  ///< by table: of the piece that was made last
+    std::unordered_map<uint32_t, PushedIterations> pushed_iterations_;  ///< by table
+};
+
+}  // namespace weir

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/worker/core/replies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "lib/base/check.h"
+#include "lib/wire/messages.h"
+#include "lib/worker/requests/transient.h"
+
+namespace weir {
+
+using wire::Kind;
+
+bool Replies::receive(transport::ConnectionId connection, const wire::Frame& frame) {
+    ClientRequest* const request = requests_.find(frame.header.request);
+    if (request == nullptr) return true;
+    if (peers_[request->peer].connection != connection) {
+        return peers_.find(connection) == nullptr;  // else a reply that was on its way
+    }
+    if (request->awaits_reply()) receive(frame.header.request, *request, frame);
+    return true;  // else a second reply
+}
+
+bool Replies::receive_immediate(transport::ConnectionId connection, uint32_t immediate) {
+    uint64_t id = 0;
+    ClientRequest* const request = requests_.find_low(immediate, id);
+    if (request == nullptr) return true;
+    const Content& content = request->content();
+    const bool is_awaited = content.is_pull() && request->state() == ClientRequest::State::kSent &&
+                            (request->attempt.form & wire::kValuesRemote) != 0;
+    if (peers_[request->peer].connection != connection || !is_awaited || content.iteration > 0)
+        return false;
+    request->resolve_doubt();
+    note_shown(*request, 0);
+    if (request->attempt.values_copy)
+        deliver(*request, {request->attempt.values_copy.data(), content.value_bytes()});
+    if (content.piece != nullptr) content.piece->succeeded(request->attempt.has_keys_known());
+    requests_.end(id, *request);
+    return true;
+}
+
+void Replies::receive(uint64_t id, ClientRequest& request, const wire::Frame& frame) {
+    WEIR_CHECK(request.awaits_reply());
+    const Errc status = frame.header.status;
+    request.resolve_doubt();  // the hello of this connection has ended all older ones
+    sender_.push_ended(request, status == Errc::kOk);
+    switch (fate_of(request, status)) {
+        case Fate::kSentAgain:
+            if (status == Errc::kUnknownList) request.content().piece->was_unknown();
+            return sender_.send_again(id, request, false);
+        case Fate::kPaused: return sender_.send_again(id, request, true);
+        case Fate::kStale: return request.enter(ClientRequest::State::kStale);
+        case Fate::kHeld:
+            request.enter(ClientRequest::State::kHeld);
+            return held_failures_.hold(id, errors_.error_of(request, frame), clock_.now_ns());
+        case Fate::kEnds: break;
+    }
+    if (status == Errc::kOk) {
+        succeeded(request, frame);
+    } else if (Call* const call = calls_.find(request.call)) {
+        call->note_error(errors_.error_of(request, frame));
+    }
+    requests_.end(id, request);
+}
+
+Replies::Fate Replies::fate_of(const ClientRequest& request, Errc status) const {
+    const Content& content = request.content();
+    const bool may_be_sent_again = content.is_piece() || content.kind == Kind::kScan;
+    const std::optional<Transient> why = may_be_sent_again ? transient(status) : std::nullopt;
+    if (why) {
+        switch (*why) {
+            case Transient::kAgain: return Fate::kSentAgain;
+            // Without a piece, it came with its keys.
+            case Transient::kUnknownList:
+                return content.piece != nullptr ? Fate::kSentAgain : Fate::kEnds;
+            case Transient::kBusy: return Fate::kPaused;
+            case Transient::kStaleEpoch: return Fate::kStale;
+        }
+    }
+    const bool is_about_table =
+        content.kind == Kind::kCreateTable || content.kind == Kind::kOpenTable;
+    const bool is_held = status == Errc::kPeerLost && !standing_.gave_up() && !is_about_table;
+    return is_held ? Fate::kHeld : Fate::kEnds;
+}
+
+void Replies::succeeded(ClientRequest& request, const wire::Frame& frame) {
+    const Content& content = request.content();
+    if (content.piece != nullptr) content.piece->succeeded(request.attempt.has_keys_known());
+    switch (content.kind) {
+        case Kind::kPush: return;
+        case Kind::kPull: return pulled(request, frame);
+        case Kind::kDropTable: return note_dropped(frame);
+        default: break;
+    }
+    if (Call* const call = calls_.find(request.call))
+        call->body.assign(frame.values.begin(), frame.values.end());
+    const bool has_left = content.kind == Kind::kLeave && request.peer == Peers::kManager;
+    if (!has_left || !standing_.is_ready()) return;
+    standing_.leave();
+    tasks_.cancel_waiting(standing_.failure().error());
+}
+
+/// The reply to a pull: its values, or that they were written.
+void Replies::pulled(ClientRequest& request, const wire::Frame& frame) {
+    const Content& content = request.content();
+    note_shown(request, frame.header.first);
+    if ((request.attempt.form & wire::kValuesInline) == 0) {
+        if (request.attempt.values_copy)
+            deliver(request, {request.attempt.values_copy.data(), content.value_bytes()});
+        return;
+    }
+    if (frame.values.size() == content.value_bytes()) return deliver(request, frame.values);
+    if (Call* const call = calls_.find(request.call)) {
+        call->note_error(
+            Error(Errc::kProtocol,
+                  fmt::format("{} sent {} bytes of values, not {}", peers_[request.peer].name,
+                              frame.values.size(), content.value_bytes())));
+    }
+}
+
+/// `shown`: the iteration that the values of a pull show; 0: none.
+void Replies::note_shown(const ClientRequest& request, uint64_t shown) {
+    Call* const call = calls_.find(request.call);
+    if (call == nullptr) return;
+    const uint64_t asked = request.content().iteration;  // 0: any will do
+    call->shown = std::min(call->shown, shown);
+    if (shown >= asked) return;
+    call->note_error(Error(Errc::kProtocol,
+                           fmt::format("{} sent values of iteration {}, not of {} or a later one",
+                                       peers_[request.peer].name, shown, asked)));
+}
+
+void Replies::deliver(const ClientRequest& request, std::span<const std::byte> values) {
+    const Content& content = request.content();
+    WEIR_CHECK(values.size() == content.value_bytes());
+    const Call* const call = calls_.find(request.call);
+    if (call == nullptr || call->has_ended()) return;  // too late: the caller has its memory back
+    counters_.bytes_copied += values.size();
+    if (content.order.empty()) {
+        if (!values.empty()) std::memcpy(content.out.data(), values.data(), values.size());
+        return;
+    }
+    const size_t row_bytes = content.row_bytes;
+    const std::byte* from = values.data();
+    for (const uint32_t i : content.order) {
+        std::memcpy(content.out.data() + i * row_bytes, from, row_bytes);
+        from += row_bytes;
+    }
+}
+
+/// No shard acknowledges a push to it any more. What they have acknowledged before, and has not been
+/// read here, is lost with the table.
+void Replies::note_dropped(const wire::Frame& reply) {
+    const auto message = TableMessage::decode(reply.values);
+    if (!message || !tables_.drop(message->table)) return;
+    const TableSchema* const table = tables_.find(message->table);
+    if (table == nullptr) return;  // this worker has never had it
+    const Status why = tables_.check_dropped(*table);
+    requests_.for_each([&](uint64_t, const ClientRequest& request) {
+        const Content& content = request.content();
+        const bool is_of_table = content.is_piece() && content.table == message->table;
+        Call* const call = is_of_table ? calls_.find(request.call) : nullptr;
+        if (call != nullptr) call->note_error(why);
+    });
+}
+
+size_t Replies::end_held_failures() {
+    const std::vector<HeldFailures::Failure> due = held_failures_.take_due(clock_.now_ns());
+    for (const auto& [id, error] : due) {
+        ClientRequest* const request = requests_.find(id);
+        // The requests of a shard that was lost meanwhile have ended.
+        if (request == nullptr || request->state() != ClientRequest::State::kHeld) continue;
+        if (Call* const call = calls_.find(request->call)) call->note_error(error);
+        requests_.end(id, *request);
+    }
+    return due.size();
+}
+
+}  // namespace weir

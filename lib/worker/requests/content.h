@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Content: what a request asks for, whatever has to be sent for it and however often.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/key/position.h"
+#include "lib/wire/frame.h"
+#include "lib/worker/peers/piece_order.h"
+#include "lib/worker/requests/route.h"
+
+namespace weir {
+
+/// Of a push, as they travel; null: it brings none.
+using PushArguments = std::shared_ptr<const std::vector<std::byte>>;
+
+/// A request has one content from when it is made. It never changes: a view that moves the keys cuts it
+/// into new contents of new requests (cut.h), and the part of an iteration that cannot be sent any more
+/// gets a failed_part() in its place. What changes from one sending to the next is the Attempt.
+///
+/// Memory is the caller's until the call has ended; so a content refers to it for as long.
+struct Content {
+    wire::Kind kind = wire::Kind::kPush;
+    uint8_t value_type = 0;
+    bool is_range = false;  ///< keys first .. first + count - 1; else a list
+    bool is_part = false;   ///< push: of an iteration, in which every worker pushes
+    /// Not kOk: the worker cannot send this part, which then has no keys.
+    Errc part_status = Errc::kOk;
+    uint32_t table = 0;
+    uint32_t epoch = 0;      ///< of the view by which it was cut, the low half
+    uint32_t row_bytes = 0;  ///< of one key's values, as they travel
+    uint32_t count = 0;      ///< of keys
+    uint32_t parts = 0;      ///< is_part: requests that make up this worker's part at the shard
+    uint64_t iteration = 0;  ///< 0: none
+    uint64_t first = 0;      ///< the first key of a range; the hash of a list, 0 if nobody knows it
+    PiecePlace place;        ///< of a push among those of this client in the table
+    PositionMap positions = PositionMap::sparse();  ///< the table's
+    const uint64_t* keys = nullptr;                 ///< of a list
+    /// Push: the caller's values of these keys; all of the caller's if `order` is not empty.
+    std::span<const std::byte> values;
+    /// Pull: where the values go; all of the caller's memory if `order` is not empty.
+    std::span<std::byte> out;
+    std::span<const uint32_t>
+        order;               ///< for each key its row in the caller's memory; empty: in a run
+    Piece* piece = nullptr;  ///< of a Route: what the shard knows of the list; null: nothing
+    PushArguments arguments = nullptr;
+    std::shared_ptr<const void> keeps = nullptr;  ///< a Route or CutList, which has keys and order
+    std::vector<std::byte> body;                  ///< of what is neither push nor pull
+
+    [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
+
+    [[nodiscard]] bool is_pull() const noexcept { return kind == wire::Kind::kPull; }
+
+    /// A push or pull: it has keys, and is cut again when they move.
+    [[nodiscard]] bool is_piece() const noexcept { return wire::is_request(kind); }
+
+    /// A push in the order of its table (PieceOrder).
+    [[nodiscard]] bool is_ordered() const noexcept { return is_push() && !is_part; }
+
+    [[nodiscard]] size_t value_bytes() const noexcept { return size_t{count} * row_bytes; }
+
+    /// Empty for ranges.
+    [[nodiscard]] std::span<const uint64_t> list() const noexcept {
+        return {keys, keys == nullptr ? 0 : count};
+    }
+
+    /// Its number, table and iteration, and nothing of its keys.
+    [[nodiscard]] Content without_keys() const;
+};
+
+/// Tells the shard that this part of an iteration has failed. Used if the part cannot be sent, mostly
+/// because its call has ended. Otherwise all workers would wait for the part until their deadlines.
+/// `why`: kOk if the caller took the error.
+[[nodiscard]] Content failed_part(const Content& part, Errc why);
+
+/// What the error of a call that was withdrawn, or whose server is lost, has to say of a push.
+[[nodiscard]] std::string_view fate_of_push(wire::Kind kind);
+
+/// `why` with the keys that the request has there, if it has some, and what became of them if they were
+/// pushed. Not of a call that has ended: its keys may be gone.
+[[nodiscard]] Error with_keys(const Status& why, const Content& content);
+
+}  // namespace weir

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Encoder: from a content to a frame, when a connection is about to take it.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/store/memory.h"
+#include "lib/wire/frame.h"
+#include "lib/worker/client_options.h"
+#include "lib/worker/peers/peer.h"
+#include "lib/worker/requests/request.h"
+#include "transport/transport.h"
+
+namespace weir {
+
+/// A header, and what follows it. Refers to the content, the attempt, and its own handles.
+class EncodedFrame {
+public:
+    EncodedFrame() = default;
+    EncodedFrame(const EncodedFrame&) = delete;
+    EncodedFrame& operator=(const EncodedFrame&) = delete;
+
+    wire::FrameHeader header;
+
+    /// Once the header is complete.
+    [[nodiscard]] std::span<const std::span<const std::byte>> parts() noexcept {
+        parts_[0] = wire::bytes_of(header);
+        return std::span(parts_).first(count_);
+    }
+
+private:
+    friend class Encoder;
+
+    void add(std::span<const std::byte> part) noexcept {
+        parts_[count_++] = part;
+        header.body_bytes += static_cast<uint32_t>(part.size());
+    }
+
+    wire::MemoryHandle keys_at_;
+    wire::MemoryHandle values_at_;
+    wire::ListEnds ends_;
+    size_t count_ = 1;
+    std::array<std::span<const std::byte>, 6> parts_;  ///< the first one is the header
+};
+
+/// Decides whether keys and values travel in the message, are read from (or written to) the caller's
+/// registered memory, or are copied to registered memory of ours.
+///
+/// Thread: the client's
+class Encoder {
+public:
+    Encoder(transport::Endpoint& endpoint, Memory& memory, size_t eager_bytes,
+            ClientCounters& counters)
+        : endpoint_(endpoint),
+          memory_(memory),
+          counters_(counters),
+          eager_bytes_(eager_bytes),
+          message_bytes_max_(endpoint.capabilities().message_bytes_max) {}
+
+    enum class Outcome {
+        kDone,
+        kNoMemory,  ///< for a copy
+        kBroken     ///< the connection is: its end is about to come
+    };
+
+    /// A push or pull, for a peer that is open. Sets the attempt's form; all but the predecessor is in
+    /// the header.
+    [[nodiscard]] Outcome encode(uint64_t id, ClientRequest& request, const Peer& peer,
+                                 EncodedFrame& frame);
+    /// What is neither push nor pull.
+    static void encode_control(uint64_t id, const Content& content, EncodedFrame& frame);
+
+private:
+    /// How the values of a push or pull travel.
+    enum class ValuesWay {
+        kInMessage,        ///< of a pull: in the reply
+        kByAddress,        ///< the caller's memory is registered: the shard reads or writes it
+        kCopiedByAddress,  ///< through a registered copy
+        kCopiedInMessage   ///< push: put together in a copy, which goes into the message
+    };
+
+    /// One content on its way into one frame.
+    struct Work {
+        const Content& content;
+        Attempt& attempt;
+        const Peer& peer;
+        size_t room;  ///< that the message still has
+        std::span<const std::byte> keys;
+        std::span<const std::byte> values;
+    };
+
+    [[nodiscard]] Outcome place_keys(Work& work, wire::MemoryHandle& handle);
+    [[nodiscard]] Outcome place_values(Work& work, wire::MemoryHandle& handle);
+    [[nodiscard]] ValuesWay choose_values_way(const Work& work, wire::MemoryHandle& handle);
+    [[nodiscard]] bool copy_values(const Content& content, Attempt& attempt);
+    [[nodiscard]] size_t eager_bytes(const Peer& peer) const noexcept;
+    [[nodiscard]] bool expose(const Peer& peer, std::span<const std::byte> memory,
+                              wire::MemoryHandle& handle);
+
+    transport::Endpoint& endpoint_;
+    Memory& memory_;
+    ClientCounters& counters_;  ///< bytes that go into copies
+    size_t eager_bytes_;
+    uint32_t message_bytes_max_;
+};
+
+}  // namespace weir
