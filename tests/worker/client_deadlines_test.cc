@@ -187,6 +187,23 @@ TEST_SUITE("client_deadlines") {
         CHECK(client.is_referenced({cluster.memory, kLateBytes}));  // that of `late` is kept aside
     }
 
+    TEST_CASE("what was kept aside while its shard was out of reach is left out when it is back") {
+        LateCluster cluster(true);
+        ClientCore& client = cluster.client();
+        const auto late = cluster.push(kMillisecond);
+        const auto other = cluster.push(0);
+        const uint64_t end_ns = cluster.clock.now_ns() + 20 * kMillisecond;
+        while (cluster.clock.now_ns() < end_ns) {
+            for (int i = 0; i < 200; ++i)
+                (void)client.poll();  // the deadline is seen before a connection is made anew
+            if (!cluster.network.step()) cluster.clock.advance(10 * kMicrosecond);
+        }
+        CHECK(client.take(late).code() == Errc::kDeadline);
+        CHECK(cluster.finish(0, other).has_value());
+        CHECK(client.open_requests() == 0);
+        CHECK(client.is_referenced({cluster.memory, kLateBytes}));
+    }
+
     TEST_CASE(
         "without the peer's confirmation the memory of a part is kept aside; it is withdrawn") {
         LateCluster cluster(true);

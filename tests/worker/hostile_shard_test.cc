@@ -99,6 +99,7 @@ public:
     SimCluster cluster;
     TableInfo table;
     std::optional<wire::FrameHeader> asked;       ///< the last pull that came here
+    size_t asked_count = 0;                       ///< pulls that came here
     std::optional<wire::FrameHeader> pushed;      ///< the last push
     std::optional<wire::MemoryHandle> answer_at;  ///< where pulls that came here had room for much
     bool closed = false;                          ///< by the worker
@@ -143,6 +144,7 @@ private:
         if (frame.header.kind == wire::Kind::kPush) pushed = frame.header;
         if (frame.header.kind == wire::Kind::kPull) {
             asked = frame.header;
+            ++asked_count;
             if (frame.values_at.length_bytes > 0) answer_at = frame.values_at;
         }
     }
@@ -177,6 +179,30 @@ TEST_SUITE("hostile shard") {
             CHECK(out == std::vector<double>(out.size(), kInitial));
             CHECK(rogue.closed);
         }
+    }
+
+    TEST_CASE(
+        "a second reply to a pull that is to be sent again neither ends it nor sends it twice") {
+        RogueShard rogue;
+        std::vector<double> out(1);
+        const auto call = rogue.pull(true, out);
+        REQUIRE(rogue.run_until([&] { return rogue.asked.has_value(); }));
+        const size_t before = rogue.asked_count;
+        wire::FrameHeader busy = RogueShard::reply_to(rogue.asked->request);
+        busy.status = Errc::kBusy;
+        const std::array<double, 1> wrong{666};
+        const std::array<double, 1> right{42};
+        rogue.send(busy, {});
+        rogue.send(busy, {});
+        rogue.send(RogueShard::reply_to(rogue.asked->request), std::as_bytes(std::span(wrong)));
+        REQUIRE(rogue.run_until([&] { return rogue.asked_count > before; }));
+        CHECK_FALSE(rogue.client().done(call));
+        rogue.send(RogueShard::reply_to(rogue.asked->request), std::as_bytes(std::span(right)));
+        REQUIRE(rogue.run_until([&] { return rogue.client().done(call); }));
+        CHECK(rogue.client().take(call).has_value());
+        CHECK(out[0] == 42);
+        CHECK(rogue.asked_count == before + 1);
+        CHECK_FALSE(rogue.closed);
     }
 
     TEST_CASE("an answer that comes after the deadline leaves the caller's memory alone") {

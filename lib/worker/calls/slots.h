@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// Slots: objects named by number and generation. The id of a released slot finds nothing: so a
-/// late answer to a finished request, or a task handle kept too long, cannot reach another
+/// late reply to a finished request, or a task handle kept too long, cannot reach another
 /// object. Nothing is allocated once warm.
 
 #include <array>

@@ -45,16 +45,16 @@ Control::CallId Control::ask(Question question, uint64_t deadline_ns) {
 }
 
 void Control::add_request(CallId call_id, Call& call, Question question) {
-    Content content;
-    content.kind = question.kind;
-    content.first = question.first;
-    content.epoch = question.epoch;
-    content.body = std::move(question.body);
     uint64_t id = 0;
     ClientRequest* const request =
-        requests_.add(call_id, call, question.peer, std::move(content), id);
+        requests_.add(call_id, call, question.peer, id, [&](Content& content) {
+            content.kind = question.kind;
+            content.first = question.first;
+            content.epoch = question.epoch;
+            content.body = std::move(question.body);
+        });
     WEIR_CHECK(request != nullptr);
-    sender_.submit(id, *request);
+    sender_.submit(id, *request, call);
 }
 
 Control::CallId Control::create_table(const TableSchema& schema) {

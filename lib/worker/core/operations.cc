@@ -197,14 +197,15 @@ Status Operations::launch(const Operation& operation, CallId& call_id) {
         WEIR_CHECK(pushed.last() == *operation.options.iteration);
     }
     if (owner >= 0) {
-        Content content = make_content(operation);
-        content.count = static_cast<uint32_t>(operation.count());
-        content.is_range = operation.by_range;
-        content.first = operation.range.begin;
-        content.keys = operation.by_range ? nullptr : operation.keys.data();
-        content.values = operation.values;
-        content.out = operation.out;
-        add(call_id, *call, static_cast<uint32_t>(owner), std::move(content));
+        add(call_id, *call, static_cast<uint32_t>(owner), [&](Content& content) {
+            fill(content, operation);
+            content.count = static_cast<uint32_t>(operation.count());
+            content.is_range = operation.by_range;
+            content.first = operation.range.begin;
+            content.keys = operation.by_range ? nullptr : operation.keys.data();
+            content.values = operation.values;
+            content.out = operation.out;
+        });
     } else {
         add_routed(call_id, *call, operation, route);
     }
@@ -218,9 +219,8 @@ Status Operations::launch(const Operation& operation, CallId& call_id) {
 }
 
 /// All of it but what differs from piece to piece.
-Content Operations::make_content(const Operation& operation) {
+void Operations::fill(Content& content, const Operation& operation) {
     const uint32_t table = operation.table->schema.id;
-    Content content;
     content.kind = operation.kind;
     content.value_type = static_cast<uint8_t>(operation.table->schema.value_type);
     content.is_part = operation.is_part();
@@ -229,58 +229,64 @@ Content Operations::make_content(const Operation& operation) {
     content.row_bytes = static_cast<uint32_t>(operation.row_bytes);
     content.iteration = operation.options.iteration.value_or(0);
     content.positions = operation.table->positions;
-    content.arguments = operation.arguments;
-    if (!operation.is_push()) return content;
+    if (operation.arguments != nullptr) content.arguments = operation.arguments;
+    if (!operation.is_push()) return;
     if (table >= times_.size()) times_.resize(table + 1);
     content.place.time = ++times_[table];
-    return content;
+}
+
+/// What is in a piece of the route.
+void Operations::fill(Content& content, const Operation& operation, Piece& piece,
+                      const std::shared_ptr<Route>& route) {
+    fill(content, operation);
+    content.count = static_cast<uint32_t>(piece.count);  // bounded by PieceLimits
+    if (content.is_part) content.parts = route->pieces_to(piece.shard);
+    if (operation.by_range) {
+        content.is_range = true;
+        content.first = operation.range.begin + piece.begin;
+    } else {
+        content.keys = route->keys(piece, operation.keys.data());
+        content.first = piece.hash;
+        content.order = route->order(piece);
+        content.piece = &piece;
+        content.keeps = route;
+    }
+    content.values = operation.values;
+    content.out = operation.out;
+    if (!content.order.empty()) return;
+    const size_t begin = piece.begin * operation.row_bytes;
+    if (operation.is_push())
+        content.values = operation.values.subspan(begin, content.value_bytes());
+    else
+        content.out = operation.out.subspan(begin, content.value_bytes());
 }
 
 void Operations::add_routed(CallId call_id, Call& call, const Operation& operation,
                             const std::shared_ptr<Route>& route) {
-    const bool is_part = operation.is_part();
     for (Piece& piece : route->pieces()) {
-        Content content = make_content(operation);
-        content.count = static_cast<uint32_t>(piece.count);  // bounded by PieceLimits
-        content.parts = is_part ? route->pieces_to(piece.shard) : 0;
-        if (operation.by_range) {
-            content.is_range = true;
-            content.first = operation.range.begin + piece.begin;
-        } else {
-            content.keys = route->keys(piece, operation.keys.data());
-            content.first = piece.hash;
-            content.order = route->order(piece);
-            content.piece = &piece;
-            content.keeps = route;
-        }
-        content.values = operation.values;
-        content.out = operation.out;
-        if (content.order.empty()) {
-            const size_t begin = piece.begin * operation.row_bytes;
-            if (operation.is_push())
-                content.values = operation.values.subspan(begin, content.value_bytes());
-            else
-                content.out = operation.out.subspan(begin, content.value_bytes());
-        }
-        add(call_id, call, piece.shard, std::move(content));
+        add(call_id, call, piece.shard,
+            [&](Content& content) { fill(content, operation, piece, route); });
     }
-    if (!is_part) return;
+    if (!operation.is_part()) return;
     // A shard without any of these keys must be told: it waits for a part of every worker.
     for (const uint32_t shard : peers_.owners()) {
         if (route->pieces_to(shard) != 0) continue;
-        Content content = make_content(operation);
-        content.is_range = true;
-        content.parts = 1;
-        add(call_id, call, shard, std::move(content));
+        add(call_id, call, shard, [&](Content& content) {
+            fill(content, operation);
+            content.is_range = true;
+            content.parts = 1;
+        });
     }
 }
 
-void Operations::add(CallId call_id, Call& call, uint32_t shard, Content content) {
+template <class Fill>
+void Operations::add(CallId call_id, Call& call, uint32_t shard, Fill&& fill) {
     uint64_t id = 0;
-    ClientRequest* const request = requests_.add(call_id, call, shard, std::move(content), id);
+    ClientRequest* const request =
+        requests_.add(call_id, call, shard, id, std::forward<Fill>(fill));
     if (request == nullptr) return call.note_error(Error(Errc::kBusy, kTooManyRequests));
     ++counters_.requests;
-    sender_.submit(id, *request);
+    sender_.submit(id, *request, call);
 }
 
 }  // namespace weir

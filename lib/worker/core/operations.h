@@ -81,8 +81,11 @@ private:
     [[nodiscard]] Status launch(const Operation& operation, CallId& call_id);
     void add_routed(CallId call_id, Call& call, const Operation& operation,
                     const std::shared_ptr<Route>& route);
-    void add(CallId call_id, Call& call, uint32_t shard, Content content);
-    [[nodiscard]] Content make_content(const Operation& operation);
+    template <class Fill>
+    void add(CallId call_id, Call& call, uint32_t shard, Fill&& fill);
+    void fill(Content& content, const Operation& operation);
+    void fill(Content& content, const Operation& operation, Piece& piece,
+              const std::shared_ptr<Route>& route);
     [[nodiscard]] Result<std::shared_ptr<Route>> route_of(const Operation& operation);
     /// The shard to which all of it goes as one request; -1 if there is no such shard.
     [[nodiscard]] int single_owner(const Operation& operation) const noexcept;

@@ -91,7 +91,7 @@ Error Outages::error_of(const Peer& peer, const End& end) const {
 /// or until the manager says that the shard is dead, or until their deadlines.
 ///
 /// If the shard did not confirm the end of the connection, it may still read and write their memory.
-/// It no longer does once it answers them on another connection: the hello of that one has ended the
+/// It no longer does once it replies to them on another connection: the hello of that one has ended the
 /// old one there.
 void Outages::keep_for_next_connection(uint32_t number) {
     Peer& peer = peers_[number];

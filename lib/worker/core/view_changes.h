@@ -24,8 +24,8 @@
 
 namespace weir {
 
-/// A later view is adopted once the shards that it changes have answered all that is under way there;
-/// what was cut for an older view they answer as stale. Meanwhile nothing more is sent to them, and
+/// A later view is adopted once the shards that it changes have replied to all that is under way there;
+/// what was cut for an older view they call stale. Meanwhile nothing more is sent to them, and
 /// the others never stop. Then the requests that those shards would still refuse are cut again. All new
 /// pieces keep the place of the old one. What is not cut again keeps the epoch of its cut.
 ///
@@ -94,7 +94,7 @@ private:
     transport::Endpoint& endpoint_;
     ClientCounters& counters_;
     ViewParts parts_;
-    std::optional<View> next_;  ///< to be adopted when all shards that it changes have answered
+    std::optional<View> next_;  ///< to be adopted when all shards that it changes have replied
     uint64_t awaited_ = 0;      ///< a request that it waits for; may have ended
 };
 

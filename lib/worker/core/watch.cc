@@ -35,7 +35,7 @@ void Watch::look(uint64_t now_ns) {
 }
 
 void Watch::check_deadlines(uint64_t now_ns) {
-    // Servers that live give signs of life, though their answers may wait for leases from the manager.
+    // Servers that live give signs of life, though their replies may wait for leases from the manager.
     const ManagerLife* const life = standing_.options().link.manager.get();
     const bool is_manager_silent = life != nullptr && life->is_silent;
     requests_.for_each([&](uint64_t, ClientRequest& request) {

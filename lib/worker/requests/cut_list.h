@@ -26,8 +26,8 @@ public:
         size_t count = 0;
     };
 
-    /// `rows` has for each key the row of its value in the caller's array. If it is empty, that is
-    /// the key's place in the list.
+    /// `rows` has for each key the row of its value in the caller's array, ascending. If it is empty,
+    /// that is the key's place in the list.
     CutList(std::span<const uint64_t> keys, std::span<const uint32_t> rows, const View& view,
             const PositionMap& positions, SplitBy by);
 
@@ -41,7 +41,7 @@ public:
         return std::span(rows_).subspan(piece.begin, piece.count);
     }
 
-    /// Whether the values of its keys lie one after the other.
+    /// Whether the values of its keys lie one after the other. Rows ascend.
     [[nodiscard]] bool is_run(const Piece& piece) const noexcept {
         const std::span<const uint32_t> its = rows(piece);
         return its.back() - its.front() == its.size() - 1;

@@ -13,7 +13,7 @@ namespace weir {
 /// Capabilities::flush_is_a_call). There a worker that makes one call after the other, and polls in
 /// between, saves most of these calls if messages leave with its next poll. But a worker that
 /// computes between its calls polls late. So messages wait only
-///  - while others are in flight, for whose answers the worker is going to poll, and
+///  - while others are in flight, for whose replies the worker is going to poll, and
 ///  - unless messages have waited too long: then those of the next calls leave at once.
 ///
 /// Thread: the client's.

@@ -6,21 +6,10 @@
 
 namespace weir {
 
-ClientRequest* Requests::add(Calls::Id call_id, Call& call, uint32_t peer, Content content,
-                             uint64_t& id) {
-    ClientRequest* const request = requests_.acquire(id);
-    if (request == nullptr) return nullptr;
-    WEIR_CHECK(call_id != 0 && request->state_ == ClientRequest::State::kUnsent);
-    ++call.open_requests;
-    request->call = call_id;
-    request->peer = peer;
-    request->content_ = std::move(content);
-    return request;
-}
-
 ClientRequest* Requests::add_again(Calls::Id call_id, Call& call, uint32_t peer, Content content,
                                    bool was_sent, uint64_t& id) {
-    ClientRequest* const request = add(call_id, call, peer, std::move(content), id);
+    ClientRequest* const request =
+        add(call_id, call, peer, id, [&](Content& its) { its = std::move(content); });
     if (request != nullptr) request->was_sent_ = was_sent;
     return request;
 }
@@ -64,9 +53,9 @@ void Requests::fail_part(ClientRequest& request, Errc why) {
 void Requests::abandon_memory(ClientRequest& request) {
     Call* const call = calls_.find(request.call);
     uint64_t id = 0;
+    if (call == nullptr) return;
     ClientRequest* const aside =
-        call == nullptr ? nullptr
-                        : add(request.call, *call, request.peer, Content(request.content_), id);
+        add(request.call, *call, request.peer, id, [&](Content& its) { its = request.content_; });
     if (aside == nullptr) return;
     aside->attempt = std::move(request.attempt);
     request.attempt = {};

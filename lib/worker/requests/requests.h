@@ -31,8 +31,20 @@ class Requests {
 public:
     explicit Requests(Calls& calls) noexcept : calls_(calls) {}
 
-    /// A request of the call, with its number in `id`; nullptr if there is no room.
-    ClientRequest* add(Calls::Id call_id, Call& call, uint32_t peer, Content content, uint64_t& id);
+    /// A request of the call, with its number in `id`; nullptr if there is no room. `fill` gets its
+    /// content, empty and in its place, to set once.
+    template <class Fill>
+    ClientRequest* add(Calls::Id call_id, Call& call, uint32_t peer, uint64_t& id, Fill&& fill) {
+        ClientRequest* const request = requests_.acquire(id);
+        if (request == nullptr) return nullptr;
+        WEIR_CHECK(call_id != 0 && request->state_ == ClientRequest::State::kUnsent);
+        ++call.open_requests;
+        request->call = call_id;
+        request->peer = peer;
+        std::forward<Fill>(fill)(request->content_);
+        return request;
+    }
+
     /// One that takes the place of others. `was_sent`: as of theirs.
     ClientRequest* add_again(Calls::Id call_id, Call& call, uint32_t peer, Content content,
                              bool was_sent, uint64_t& id);

@@ -34,10 +34,10 @@ Sender::Sender(Peers& peers, Requests& requests, Calls& calls, Deadlines& deadli
       counters_(counters),
       encoder_(endpoint, memory, eager_bytes, counters) {}
 
-void Sender::submit(uint64_t id, ClientRequest& request) {
+void Sender::submit(uint64_t id, ClientRequest& request, Call& call) {
     Peer& peer = peers_[request.peer];
     if (!peer.lane.waiting.empty()) return wait(peer, id);
-    switch (post(id, request)) {
+    switch (post(id, request, peer, &call)) {
         case Outcome::kSent: return;
         case Outcome::kWait: return wait(peer, id);
         case Outcome::kFailed: return requests_.end(id, request);
@@ -76,7 +76,8 @@ size_t Sender::send_waiting() {
             ClientRequest* const request = requests_.find(id);
             const bool is_left =
                 request == nullptr || request->state() == ClientRequest::State::kKeptAside;
-            const Outcome outcome = is_left ? Outcome::kSent : post(id, *request);
+            const Outcome outcome =
+                is_left ? Outcome::kSent : post(id, *request, peer, calls_.find(request->call));
             if (outcome == Outcome::kWait) break;
             lane.waiting.pop_front();
             WEIR_CHECK(waiting_count_ > 0);
@@ -165,14 +166,12 @@ bool Sender::may_send_to(Peer& peer) {
     return true;
 }
 
-Sender::Outcome Sender::post(uint64_t id, ClientRequest& request) {
+Sender::Outcome Sender::post(uint64_t id, ClientRequest& request, Peer& peer, Call* call) {
     // Of a call that has ended or is withdrawn nothing more is sent: the caller may already use its
     // memory for something else. Only a part of an iteration goes out, as failed.
-    Call* const call = calls_.find(request.call);
     const bool is_over = call == nullptr || call->has_ended() || call->is_withdrawn;
     if (is_over && (call == nullptr || !request.content().is_part)) return Outcome::kFailed;
     if (is_over) requests_.fail_part(request, call->status.code());
-    Peer& peer = peers_[request.peer];
     if (!may_send_to(peer)) return Outcome::kWait;
     if (!peer.is_open()) {
         call->note_error(gone(request));
@@ -181,7 +180,7 @@ Sender::Outcome Sender::post(uint64_t id, ClientRequest& request) {
     if (request.content().is_piece()) return send_piece(id, request, peer, *call);
     EncodedFrame frame;
     Encoder::encode_control(id, request.content(), frame);
-    if (request.peer != Peers::kManager) return send(request, peer, frame);
+    if (request.peer != Peers::kManager) return send(request, peer, *call, frame);
     peers_.link().send(frame.header, request.content().body);
     request.enter(ClientRequest::State::kSent);
     return Outcome::kSent;
@@ -190,7 +189,7 @@ Sender::Outcome Sender::post(uint64_t id, ClientRequest& request) {
 Sender::Outcome Sender::send_piece(uint64_t id, ClientRequest& request, Peer& peer, Call& call) {
     EncodedFrame frame;
     switch (encoder_.encode(id, request, peer, frame)) {
-        case Encoder::Outcome::kDone: return send(request, peer, frame);
+        case Encoder::Outcome::kDone: return send(request, peer, call, frame);
         case Encoder::Outcome::kBroken: return Outcome::kWait;
         case Encoder::Outcome::kNoMemory: break;
     }
@@ -204,10 +203,10 @@ Sender::Outcome Sender::send_piece(uint64_t id, ClientRequest& request, Peer& pe
                           std::max(content.value_bytes(), content.list().size_bytes()))));
     if (!content.is_part || content.count == 0) return Outcome::kFailed;
     requests_.fail_part(request, Errc::kNoMemory);
-    return post(id, request);
+    return post(id, request, peer, &call);
 }
 
-Sender::Outcome Sender::send(ClientRequest& request, Peer& peer, EncodedFrame& frame) {
+Sender::Outcome Sender::send(ClientRequest& request, Peer& peer, Call& call, EncodedFrame& frame) {
     const Content& content = request.content();
     PieceOrder* const order = content.is_ordered() ? &peer.lane.order(content.table) : nullptr;
     if (order != nullptr) {
@@ -220,8 +219,7 @@ Sender::Outcome Sender::send(ClientRequest& request, Peer& peer, EncodedFrame& f
         case Post::kClosed:  // its end is about to come
         case Post::kNotNow: return Outcome::kWait;
         case Post::kInvalid:
-            if (Call* const call = calls_.find(request.call); call != nullptr && !call->has_ended())
-                call->note_error(gone(request));
+            if (!call.has_ended()) call.note_error(gone(request));
             return Outcome::kFailed;
     }
     request.enter(ClientRequest::State::kSent);

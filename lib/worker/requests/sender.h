@@ -32,8 +32,8 @@ public:
            const KnownTables& tables, transport::Endpoint& endpoint, const Clock& clock,
            Memory& memory, size_t eager_bytes, ClientCounters& counters);
 
-    /// A new request. It is sent now, waits in its lane, or ends.
-    void submit(uint64_t id, ClientRequest& request);
+    /// A new request of `call`. It is sent now, waits in its lane, or ends.
+    void submit(uint64_t id, ClientRequest& request, Call& call);
     /// The requests of a call are submitted: they leave, and then its deadline is set. Reading the clock
     /// takes as long as writing a short message, so it must not delay them.
     void send_off(Call& call, uint64_t deadline_ns);
@@ -67,9 +67,9 @@ public:
 private:
     enum class Outcome { kSent, kWait, kFailed };
 
-    [[nodiscard]] Outcome post(uint64_t id, ClientRequest& request);
+    [[nodiscard]] Outcome post(uint64_t id, ClientRequest& request, Peer& peer, Call* call);
     [[nodiscard]] Outcome send_piece(uint64_t id, ClientRequest& request, Peer& peer, Call& call);
-    [[nodiscard]] Outcome send(ClientRequest& request, Peer& peer, EncodedFrame& frame);
+    [[nodiscard]] Outcome send(ClientRequest& request, Peer& peer, Call& call, EncodedFrame& frame);
     [[nodiscard]] bool may_send_to(Peer& peer);
     [[nodiscard]] bool tell_time(const Peer& peer, PieceOrder& order, const Content& content);
     void wait(Peer& peer, uint64_t id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Transient: answers which mean that a shard has done nothing, for a reason that passes.
+/// Transient: replies which mean that a shard has done nothing, for a reason that passes.
 
 #include <optional>
 
@@ -17,9 +17,9 @@ enum class Transient {
     kStaleEpoch,   ///< the shard has a later view: wait for that one
 };
 
-/// Nothing if the answer is final: done, or refused for good.
-[[nodiscard]] constexpr std::optional<Transient> transient(Errc answer) noexcept {
-    switch (answer) {
+/// Nothing if the reply is final: done, or refused for good.
+[[nodiscard]] constexpr std::optional<Transient> transient(Errc status) noexcept {
+    switch (status) {
         case Errc::kAgain: return Transient::kAgain;
         case Errc::kUnknownList: return Transient::kUnknownList;
         case Errc::kBusy: return Transient::kBusy;
