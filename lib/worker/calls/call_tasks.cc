@@ -45,7 +45,7 @@ TaskId CallTasks::name(CallId id, Call& call) {
         // What it would have reported.
         if (call.has_ended()) reports_.push_back({call.task, true, call.status});
         if (call.is_unwatched()) reports_.push_back({call.task, false, {}});
-        take_reports();
+        pass_reports_on();
     }
     return graph_.id_of(call.task);
 }
@@ -56,7 +56,7 @@ Result<TaskId> CallTasks::add_to_graph(std::span<const TaskId> after) {
 }
 
 void CallTasks::add(CallId id, Call& call, Waiting waiting, Status wrong) {
-    take_reports();  // what has ended is to count as finished
+    pass_reports_on();  // what has ended is to count as finished
     std::erase(waiting.after, kNoTask);
     Result<TaskId> added = add_to_graph(waiting.after);
     if (!added) {
@@ -76,7 +76,7 @@ void CallTasks::add(CallId id, Call& call, Waiting waiting, Status wrong) {
 
 void CallTasks::on_finished(CallId id, Call& call, Handler handler) {
     if (!call.has_ended()) (void)name(id, call);
-    take_reports();
+    pass_reports_on();
     Task* const task = call.task == 0 ? nullptr : find(call.task);
     if (task == nullptr || task->state >= State::kDue) {
         Due& due = due_.emplace_back();
@@ -148,7 +148,7 @@ bool CallTasks::is_referenced(std::span<const std::byte> memory) const noexcept 
 
 void CallTasks::advance() {
     while (true) {
-        take_reports();
+        pass_reports_on();
         if (const auto id = graph_.start_next()) {
             ready(id->number);
         } else if (const auto other = graph_.next_settled()) {
@@ -159,7 +159,7 @@ void CallTasks::advance() {
     }
 }
 
-void CallTasks::take_reports() {
+void CallTasks::pass_reports_on() {
     while (!reports_.empty()) {
         for (const CallReport& report : std::exchange(reports_, {})) {
             if (report.has_ended) {

@@ -120,7 +120,7 @@ private:
     [[nodiscard]] Task* find(uint64_t number);
     [[nodiscard]] Result<TaskId> add_to_graph(std::span<const TaskId> after);
     Task& watch(CallId id, Call& call, uint64_t number);
-    void take_reports();
+    void pass_reports_on();
     void ended(uint64_t number, const Status& outcome);
     void unwatched(uint64_t number);
     void settled(TaskId id);

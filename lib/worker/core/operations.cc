@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/check.h"
 #include "lib/key/key_list.h"
 
 namespace weir {
@@ -191,10 +190,7 @@ Status Operations::launch(const Operation& operation, CallId& call_id) {
     if (call == nullptr) return {};  // too many: take(0) says so
     if (is_part) {
         const uint32_t table = operation.table->schema.id;
-        PushedIterations& pushed =
-            pushed_iterations_.try_emplace(table, first_iteration(table)).first->second;
-        pushed.add(call_id);
-        WEIR_CHECK(pushed.last() == *operation.options.iteration);
+        pushed_iterations_.try_emplace(table, first_iteration(table)).first->second.add(call_id);
     }
     if (owner >= 0) {
         add(call_id, *call, static_cast<uint32_t>(owner), [&](Content& content) {

@@ -36,7 +36,7 @@ void Watch::ask_for_signs_of_life(uint64_t now_ns) {
     });
 }
 
-void Watch::take_signs_of_life() {
+void Watch::check_signs_of_life() {
     peers_.for_each([&](uint32_t number, Peer& peer) {
         Sign& its = sign(number);
         if (its.call == 0 || !calls_.done(its.call)) return;

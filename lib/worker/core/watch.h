@@ -58,7 +58,7 @@ private:
     };
 
     [[nodiscard]] Sign& sign(uint32_t peer);
-    void take_signs_of_life();
+    void check_signs_of_life();
     void end_calls_to_silent(uint32_t number, const Peer& peer);
     void ask_for_signs_of_life(uint64_t now_ns);
 
