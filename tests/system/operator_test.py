@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that end a running job, have it write a checkpoint, and watch it: `weir stop`, `weir checkpoint now`, `weir status --watch`.
+"""Commands for a running job: `weir stop`, `weir checkpoint now`, `weir status --watch`.
 Usage: operator_test.py PATH-OF-WEIR"""
 
+import gzip
 import json
 import os
 import pty
@@ -23,6 +24,13 @@ LIMIT_S = 120  # for whatever a test waits for, whatever else the machine does
 
 def weir(*words):
     return testing.run([WEIR, *words], testing.clean_environment(testing.POOL), LIMIT_S)
+
+
+def wait_for_job(case, at):
+    until = time.monotonic() + LIMIT_S
+    while weir("status", at).code != 0:
+        case.assertLess(time.monotonic(), until, "the job does not begin")
+        time.sleep(0.05)
 
 
 class Training:
@@ -93,16 +101,33 @@ class Stop(unittest.TestCase):
         at = f"127.0.0.1:{port.number}"
         command = [WEIR, "run", "-n", "2", "--rendezvous", at, "--", WEIR, "bench", "delay", "--seconds", "1000"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=testing.clean_environment(testing.POOL))
-        until = time.monotonic() + LIMIT_S
-        while weir("status", at).code != 0:
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.05)
+        wait_for_job(self, at)
         done = weir("stop", at, "--grace", "1")
         self.assertEqual(done.code, 0, done)
         self.assertIn("the job has not ended within --grace", done.err)
         _, err = process.communicate(timeout=LIMIT_S)
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("stopped by `weir stop`, before its workers had ended", err)
+
+    def test_a_training_that_reads_its_files_ends_before_it_has_read_them(self):
+        with tempfile.TemporaryDirectory(prefix="weir-operator-") as folder:
+            # Two examples, and 40 GB of comments, which take minutes to read and no memory.
+            comments = gzip.compress((b"#" + b"x" * 1022 + b"\n") * 4096)
+            with open(f"{folder}/long.svm.gz", "wb") as file:
+                file.write(gzip.compress(b"1 1:1\n-1 2:1\n"))
+                for _ in range(10_000):
+                    file.write(comments)
+            with ReservedPort() as port:
+                at = f"127.0.0.1:{port}"
+                command = [WEIR, "run", "-n", "2", "--rendezvous", at, "--", WEIR, "lr", "--train", f"{folder}/long.svm.gz"]
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                           env=testing.clean_environment(testing.POOL))
+                self.addCleanup(process.kill)
+                wait_for_job(self, at)
+                self.assertEqual(weir("stop", at, "--grace", "0").code, 0)
+                _, err = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 143, err)
+        self.assertIn("stopped by `weir stop`: the training files were being read; nothing is written", err)
 
     def test_a_job_that_is_not_there_is_named(self):
         done = weir("stop", "./nothing")

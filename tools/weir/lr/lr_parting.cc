@@ -35,7 +35,8 @@ Status Parting::may_give_back() {
     return job_.leads() ? Status() : client_.may_give_back_work();
 }
 
-bool Parting::stops_reading() const noexcept {
+bool Parting::stops_reading() {
+    if (std::this_thread::get_id() == thread_ && client_.is_stopping()) note_stop_command();
     return is_possible_ && stop_signal() == SIGTERM ? stop_signal_has_settled()
                                                     : stop_signal() != 0;
 }

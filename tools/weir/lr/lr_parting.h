@@ -5,6 +5,9 @@
 /// all of its ranks: then the training ends. A rank that gets SIGTERM alone gives its work to the
 /// others, if the job has --on-worker-loss reassign.
 
+#include <atomic>
+#include <thread>
+
 #include "lib/weir.h"
 
 namespace weir::tools {
@@ -24,15 +27,17 @@ public:
     /// It may not leave, because no other process can take its work: the others may have left before it.
     [[nodiscard]] bool is_last() const noexcept { return is_last_; }
 
-    /// As apps::LrRunOptions::stops_reading: decide() knows then what happens. Thread: any
-    [[nodiscard]] bool stops_reading() const noexcept;
+    /// As apps::LrRunOptions::stops_reading: decide() knows then what happens. Only the client's thread, which
+    /// reads as the others do, hears of `weir stop`, and tells them. Thread: any
+    [[nodiscard]] bool stops_reading();
 
 private:
     [[nodiscard]] Status may_give_back();
 
     Job& job_;
     Client& client_;
-    bool is_possible_;
+    const std::thread::id thread_ = std::this_thread::get_id();  ///< the client's
+    std::atomic<bool> is_possible_;  ///< other threads read it; it guards no other data
     bool is_last_ = false;
     bool has_given_back_ = false;
 };
