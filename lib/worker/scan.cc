@@ -2,14 +2,21 @@
 #include "lib/worker/scan.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include <fmt/core.h>
+#include <pthread.h>
 
 #include "lib/worker/client_state.h"
 #include "lib/worker/scan_walk.h"
 #include "lib/worker/table_access.h"
 
 namespace weir {
+
+/// Never 0.
+static uint64_t number_of_this_thread() noexcept {
+    return static_cast<uint64_t>(::pthread_self());
+}
 
 TableScan::TableScan(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info,
                      const ScanOptions& options)
@@ -71,15 +78,19 @@ void TableScan::ask(uint64_t deadline_ns) {
     call_ = core.scan(shard_, (*question)->message, deadline_ns);
 }
 
+/// Without a turn it touches nothing that the other thread uses.
 bool TableScan::next() {
+    const access::Turn turn(*state_);
+    const std::atomic_ref<uint64_t> refused(refused_);
+    if (!turn) {
+        (void)turn.error();  // logs it
+        refused = number_of_this_thread();
+        return false;
+    }
+    if (refused == number_of_this_thread()) refused = 0;
     keys_.clear();
     values_.clear();
     if (!status_) return false;
-    const access::Turn turn(*state_);
-    if (!turn) {
-        status_ = turn.error();
-        return false;
-    }
     if (status_ && !is_due_) status_ = begin();
     if (status_ && is_asked_) status_ = state_->may_wait();
     const uint64_t now_ns = SteadyClock().now_ns();
@@ -90,6 +101,11 @@ bool TableScan::next() {
     keys_.clear();
     values_.clear();
     return false;
+}
+
+const Status& TableScan::status() const noexcept {
+    static const Status kRefused = access::no_turn();
+    return std::atomic_ref<uint64_t>(refused_) == number_of_this_thread() ? kRefused : status_;
 }
 
 Status TableScan::take_piece(uint64_t end_ns) {

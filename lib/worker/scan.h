@@ -50,7 +50,7 @@ public:
 
     [[nodiscard]] std::span<const std::byte> values() const noexcept { return values_; }
 
-    [[nodiscard]] const Status& status() const noexcept { return status_; }
+    [[nodiscard]] const Status& status() const noexcept;
 
 private:
     void ask(uint64_t deadline_ns);
@@ -70,6 +70,7 @@ private:
     std::vector<uint64_t> keys_;
     std::vector<std::byte> values_;
     Status status_;
+    mutable uint64_t refused_ = 0;  // atomic: the thread whose last next() found another one here
 };
 
 /// All keys that have a row in a table, with their values. Of a dense table these are all keys,
@@ -110,7 +111,8 @@ public:
 
     /// Why next() returned false: ok if all was read.
     ///
-    /// Errors: as Task::wait for a pull; kInvalidArgument for a range that ends before it begins
+    /// Errors: as Task::wait for a pull, but after kTwoThreads the scan goes on with the next call of next();
+    ///         kInvalidArgument for a range that ends before it begins
     [[nodiscard]] const Status& status() const noexcept { return scan_->status(); }
 
 private:

@@ -146,6 +146,7 @@ TEST_SUITE("run") {
             WEIR_TRY(earlier.wait_for(std::chrono::seconds(60)));
             Task open = table.pull(all, values);
             WEIR_ASSIGN(auto buffer, client.make_buffer<double>(4));
+            auto begun = table.scan();
             std::thread second([&] {
                 while (!is_waiting)
                     std::this_thread::yield();
@@ -170,6 +171,8 @@ TEST_SUITE("run") {
                 auto scan = table.scan();
                 CHECK_FALSE(scan.next());
                 CHECK(scan.status().code() == Errc::kTwoThreads);
+                CHECK_FALSE(begun.next());
+                CHECK(begun.status().code() == Errc::kTwoThreads);
                 may_come = true;
                 // Destructors wait for their turn.
                 const Task ends = std::move(open);
@@ -182,11 +185,46 @@ TEST_SUITE("run") {
             } while (met.code() == Errc::kTwoThreads);  // the other one was there at that moment
             second.join();
             WEIR_TRY(met);
+            size_t read = 0;  // by a scan that the other thread could not disturb
+            while (begun.next())
+                read += begun.keys().size();
+            CHECK(read == 4);
+            WEIR_TRY(begun.status());
             return table.pull(all, values).wait();
         });
         CHECK_MESSAGE(done.has_value(), done.error().message());
         CHECK(job->serve().has_value());
         CHECK(log.count("two threads use one client at the same time") == 1);
+    }
+
+    TEST_CASE("whether the job is being stopped, a second thread does not hear meanwhile") {
+        const testing::LogLines log;
+        const auto job = start_job(1, 1, 2);
+        std::atomic<bool> may_come = false;
+        const Status done = job->run_workers([&](Client& client) -> Status {
+            if (client.worker() == 1) {
+                while (!may_come)
+                    std::this_thread::yield();
+                return client.barrier();
+            }
+            std::thread second([&] {  // the first one is in barrier(), or soon
+                CHECK(testing::wait_until(
+                    [&] {
+                        CHECK_FALSE(client.is_stopping());
+                        return log.count("two threads use one client at the same time") == 1;
+                    },
+                    [] { std::this_thread::yield(); }));
+                may_come = true;
+            });
+            Status met;
+            do {
+                met = client.barrier();
+            } while (met.code() == Errc::kTwoThreads);
+            second.join();
+            return met;
+        });
+        CHECK_MESSAGE(done.has_value(), done.error().message());
+        CHECK(job->serve().has_value());
     }
 
     TEST_CASE("a client may go from thread to thread") {
