@@ -370,6 +370,53 @@ TEST_SUITE("stream") {
         }
     }
 
+    TEST_CASE(
+        "what is malformed in the rest of a change is told, and its segment counts as learned no "
+        "more") {
+        StreamPair pair(1);
+        pair.make_table(dense_table("big", 8'000'000));
+        pair.name_learner({0});
+        const PositionRange range = pair.view.range(0);
+        const KeyRange keys = PositionSet(std::span(&range, 1)).dense_keys(8'000'000)[0];
+        const std::vector<float> values(keys.key_count(), 5);
+        REQUIRE(values.size() * sizeof(float) >= Follower::kStepBytes);
+        RecordMessage begin;
+        begin.kind = RecordMessage::Kind::kBegin;
+        begin.segments = {{range, pair.data.epoch}};
+        RecordMessage rows;
+        rows.is_range = true;
+        rows.first_key = keys.begin;
+        rows.row_count = keys.key_count();
+        rows.values = std::as_bytes(std::span(values));
+        RecordMessage end = begin;
+        end.kind = RecordMessage::Kind::kEnd;
+        RecordMessage part = rows;
+        part.has_more = part.is_shared = true;
+        RecordMessage last;
+        last.is_shared = true;
+        last.times = {{~0U, range, 5}};  // of no worker
+        Follower follower({0, 1, 1, 1}, pair.view, pair.learner.holdings, pair.learner.tables);
+        uint64_t index = 0;
+        for (const RecordMessage& record : {begin, rows, end, part, part, last}) {
+            wire::Frame frame;
+            frame.header = wire::header_of(wire::Kind::kRecord);
+            frame.header.first = ++index;
+            const std::vector<std::byte> bytes = record.encode();
+            frame.values = bytes;
+            REQUIRE(follower.receive(frame, {*pair.to, 0}).empty());
+            for (int i = 0; i < 100'000 && follower.is_preparing() && index < 4; ++i)
+                REQUIRE(follower.go_on().empty());
+        }
+        const auto learned = [&] {
+            return pair.learner.holdings.in_role({Holdings::Role::kLearned}).ranges().size();
+        };
+        REQUIRE(follower.is_preparing());  // it has applied the first part
+        REQUIRE(learned() == 1);
+        CHECK(follower.finish_change() ==
+              "times of segments that it has not begun, or of workers that cannot be");
+        CHECK(learned() == 0);
+    }
+
     TEST_CASE("a learner without memory says so, and is asked again later") {
         StreamPair pair(1, size_t{1} << 20);
         pair.make_table(dense_table("big", 100'000));

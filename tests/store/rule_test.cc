@@ -7,9 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/base/byte_codec.h"
 #include "lib/base/prox.h"
 #include "lib/base/random.h"
 #include "lib/store/rules/builtin_rules.h"
+#include "lib/store/schema_codec.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
 
@@ -222,6 +224,27 @@ TEST_SUITE("rule") {
         RuleRegistry others;
         REQUIRE(others.register_rule<OtherTypes>("mean"));
         CHECK(check_schema(schema, others).error().text().find("differs") != std::string::npos);
+    }
+
+    TEST_CASE(
+        "a table of a checkpoint of form 1 is opened whatever its rule was compared by then") {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        ByteWriter form_1;
+        form_1.text("weights").number(Layout::kDense).number(ValueType::kFloat64);
+        form_1.number(uint32_t{2}).number(uint64_t{10}).text("adagrad");
+        form_1.number(0.5);  // the initial value
+        for (const double parameter : {0.1, 1e-8, 0.0, 0.0})
+            form_1.number(parameter);
+        form_1.number(uint8_t{0}).number(uint32_t{3});
+        form_1.number(uint32_t{0}).number(uint64_t{0x1234});  // version and hash of the rule
+        const std::span<const std::byte> bytes = form_1.bytes();
+        const auto schema =
+            decode_schema({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 1);
+        REQUIRE(schema);
+        CHECK(schema->width == 2);
+        CHECK(schema->initial_value == 0.5);
+        CHECK(schema->max_delay == 3);
+        CHECK(check_schema(*schema, rules));
     }
 
     TEST_CASE("a table's name has no control characters") {

@@ -127,6 +127,35 @@ class Run(unittest.TestCase):
         process.stderr.close()
         self.assertFalse(lives(pid))
 
+    def test_it_ends_though_who_started_it_ignores_that_children_end(self):
+        process = begin("-n", 2, "--", "sh", "-c", "exit 3", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.addCleanup(process.kill)
+        _, err = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 3, err)
+
+    def test_it_ends_though_processes_that_a_rank_left_behind_write_on(self):
+        process = begin("-n", 1, "--", "sh", "-c", "echo $$; for i in 1 2 3 4; do setsid yes & done; read word; exit 0", stdin=subprocess.PIPE)
+        self.addCleanup(process.kill)
+        out = process.stdout.fileno()
+        first = b""
+        while b"y\n" not in first:  # the four write
+            first += os.read(out, 16)
+        rank = int(first.split()[1])
+        process.stdin.write("\n")
+        process.stdin.close()
+        self.wait_until(lambda: not Path(f"/proc/{rank}").exists(), "the rank ends")
+        written, most = 0, 20_000_000  # it prints 64 pieces of 64 KiB, whose lines become three times as long
+        while written < most:
+            piece = os.read(out, 65536)
+            if not piece:
+                break
+            written += len(piece)
+            time.sleep(0.005)  # meanwhile there is more from the four
+        self.assertLess(written, most)
+        self.assertEqual(process.wait(timeout=LIMIT_S), 0)
+        process.stdout.close()
+        process.stderr.close()
+
     def test_rank_0_reads_standard_input(self):
         process = begin("-n", 2, "--", "sh", "-c", "cat", stdin=subprocess.PIPE)
         out, _ = process.communicate("for the first\n", timeout=LIMIT_S)
