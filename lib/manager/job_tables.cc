@@ -318,6 +318,33 @@ std::vector<TableSchema> JobTables::made_tables() const {
     return made;
 }
 
+Result<TableSchema> JobTables::made_table(std::string_view name) const {
+    constexpr size_t kNamedMax = 16;
+    std::string others;
+    size_t count = 0;
+    for (const Entry& entry : tables_) {
+        if (entry.message.name.empty() || entry.is_refused()) continue;
+        if (entry.message.name != name) {
+            if (count++ < kNamedMax) others += (others.empty() ? "" : ", ") + entry.message.name;
+            continue;
+        }
+        std::optional<TableSchema> schema = decode_schema(entry.message.schema);
+        if (entry.is_unread || !entry.is_made || !schema) {
+            return Error(Errc::kUnavailable,
+                         fmt::format("table '{}' {}", name,
+                                     entry.is_unread
+                                         ? "is in the checkpoint only that the job goes on from: "
+                                           "no worker has asked for it yet"
+                                         : "is being made: try again in a moment"));
+        }
+        schema->id = entry.message.table;
+        return *std::move(schema);
+    }
+    if (count > kNamedMax) others += fmt::format(" and {} more", count - kNamedMax);
+    return Error(Errc::kNotFound, fmt::format("the job has no table '{}'; {}", name,
+                                              count == 0 ? "it has none yet" : "it has " + others));
+}
+
 void JobTables::forget_unread() {
     for (Entry& entry : tables_) {
         if (entry.is_unread) forget(entry);

@@ -119,6 +119,11 @@ public:
     /// Those that all shards have.
     [[nodiscard]] std::vector<TableSchema> made_tables() const;
 
+    /// One of them by its name.
+    ///
+    /// Errors: Errc::kNotFound, naming those that there are; Errc::kUnavailable if it is not made yet
+    [[nodiscard]] Result<TableSchema> made_table(std::string_view name) const;
+
     /// Those of the checkpoint that nobody has, also because they cannot be read.
     [[nodiscard]] std::vector<uint32_t> unread_tables() const;
 

@@ -105,6 +105,7 @@ size_t Manager::poll() {
         if (has_news_ && !loss_ && !is_catching_up_) act();
         if (lacks_first_copies_) look_for_first_copies(now_ns);
         if (is_measured) send_status();  // with what has just been decided
+        if (key_reads_.is_reading()) go_on_reading(now_ns);
     }
     if (phase_ == Phase::kEnding) {
         const uint64_t for_ns = now_ns - ending_since_ns_;
@@ -361,7 +362,10 @@ void Manager::drop_table(const Asker& asker, const wire::Frame& frame) {
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     const std::optional<uint32_t> dropped = tables_.drop(asker, message->name, job_shards());
-    if (dropped) checkpoints_.leave_out(*dropped);
+    if (dropped) {
+        checkpoints_.leave_out(*dropped);
+        key_reads_.forget_table(*dropped);
+    }
     forget_refused_tables();
 }
 
@@ -375,6 +379,7 @@ void Manager::lost(ConnectionId connection) {
     if (peer.is.role == JoinMessage::Role::kOperator) {
         if (peer.state == Peer::State::kMember) --operator_count_;
         std::erase_if(status_askers_, [&](const Asker& a) { return a.connection == connection; });
+        key_reads_.forget(connection);
         return;
     }
     if (phase_ == Phase::kEnding) return;

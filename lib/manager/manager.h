@@ -10,11 +10,12 @@
 ///   manager_members.cc  who joins, leaves or dies; carries out what Membership decides
 ///   manager_silence.cc  servers that are out of reach: who may be given up, and when
 ///   manager_checkpoints.cc  when checkpoints are written
-///   manager_operators.cc  commands of people: the state of the job, and leave
+///   manager_operators.cc  commands of people: the state of the job, values, leave, stop
 ///   replicated_manager.h  one of several managers, which take over from each other
 ///   membership.h        decides the views
 ///   joiners.h           who asks to join a running job, until that is decided
-///   job_tables.h, barrier.h, work_rounds.h, lost_workers.h, shard_counters.h: what else it keeps
+///   job_tables.h, barrier.h, work_rounds.h, lost_workers.h, shard_counters.h,
+///   key_reads.h: what else it keeps
 
 #include <array>
 #include <functional>
@@ -31,6 +32,7 @@
 #include "lib/manager/asker.h"
 #include "lib/manager/checkpoints.h"
 #include "lib/manager/job_tables.h"
+#include "lib/manager/key_reads.h"
 #include "lib/manager/member_links.h"
 #include "lib/manager/members/barrier.h"
 #include "lib/manager/members/joiners.h"
@@ -195,6 +197,8 @@ private:
     void ask_for_status(const Asker& asker);
     void stop(const Asker& asker, const wire::Frame& frame);
     void send_status();
+    void get(const Asker& asker, const wire::Frame& frame);
+    void go_on_reading(uint64_t now_ns);
     [[nodiscard]] JobStatus make_status() const;
     void note_process(JobStatus::Worker& worker) const;
     void note_process(JobStatus::Server& server) const;
@@ -326,6 +330,7 @@ private:
     WorkRounds work_{outbox_};
     size_t ended_tables_ = 0;  ///< of tables_, the first ones: their iterations are over
     ShardCounters counters_{outbox_};
+    KeyReads key_reads_{outbox_};
     LostWorkers lost_workers_;
     bool is_stop_asked_ = false;        ///< `weir stop` came
     bool is_stopping_ = false;          ///< a worker is lost, and the job does not go on without it

@@ -155,6 +155,7 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
                 return remove_server(shards_.at(shard).server, made.error());
             }
             break;
+        case Kind::kGet: taken = key_reads_.take(shard, frame); break;
         case Kind::kDropTable: tables_.dropped(shard, frame.header.first); break;
         case Kind::kStopped: taken = membership_->stopped(shard, frame.header.first); break;
         case Kind::kComplete: {
@@ -258,6 +259,7 @@ void Manager::remove_server(uint32_t server, const Error& why, const std::string
         if (peers_.contains(entry.second.connection))
             outbox_.send(entry.second.connection, header, body);
         counters_.forget_shard(entry.first);
+        key_reads_.forget_shard(entry.first);
         return true;
     });
     checkpoints_.lose_shards(why);
@@ -517,6 +519,7 @@ void Manager::carry_out(const EndServer& action) {
         outbox_.send(entry.second.connection, wire::header_of(Kind::kShutdown));
         tables_.forget_shard(entry.first);
         counters_.forget_shard(entry.first);
+        key_reads_.forget_shard(entry.first);
         return true;
     });
     forget_refused_tables();

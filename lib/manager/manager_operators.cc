@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Commands of people: they connect as any other peer does, and ask for the state of the job, or
-/// for a server to leave. A manager that does not lead asks as they do for a checkpoint.
+/// Commands of people: they connect as any other peer does, and ask for the state of the job, for
+/// values, or for a server to leave. A manager that does not lead asks as they do for a checkpoint.
 
 #include <algorithm>
 #include <iterator>
@@ -36,7 +36,8 @@ void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame
     const bool stops =
         kind == Kind::kShutdown && frame.values.empty() &&
         (frame.header.first == wire::kAsksToStop || frame.header.first == wire::kStopsNow);
-    if (kind != Kind::kStats && kind != Kind::kLeave && !asks_for_checkpoint && !stops)
+    const bool is_known = kind == Kind::kStats || kind == Kind::kLeave || kind == Kind::kGet;
+    if (!is_known && !asks_for_checkpoint && !stops)
         return refuse(asker.connection, "a frame that commands do not send to a manager");
     const bool ends_unserved = kind == Kind::kLeave && frame.values.size() > sizeof(uint64_t);
     if (ends_unserved && !is_ending()) return end_unserved(asker, frame);
@@ -50,6 +51,7 @@ void Manager::receive_from_operator(const Asker& asker, const wire::Frame& frame
     }
     if (asks_for_checkpoint) return ask_for_checkpoint(asker, frame);
     if (stops) return stop(asker, frame);
+    if (kind == Kind::kGet) return get(asker, frame);
     kind == Kind::kStats ? ask_for_status(asker) : leave_server(asker, frame);
 }
 
@@ -69,6 +71,26 @@ void Manager::stop(const Asker& asker, const wire::Frame& frame) {
     header.first = wire::kAsksToStop;
     for (const auto& [number, worker] : workers_)
         outbox_.send(worker.connection, header);
+}
+
+void Manager::get(const Asker& asker, const wire::Frame& frame) {
+    const auto message = GetMessage::decode(frame.values);
+    if (!message) return refuse(asker.connection, "a malformed question for keys");
+    const Result<TableSchema> schema = tables_.made_table(message->table);
+    const Status begun =
+        schema ? key_reads_.begin(asker, *schema, message->keys, clock_.now_ns()) : schema.error();
+    if (!begun) answer(outbox_, asker, begun.code(), encode_text(begun.error().text()));
+}
+
+void Manager::go_on_reading(uint64_t now_ns) {
+    const View& view = membership_->view();
+    const auto primary_of = [&](uint64_t position) -> std::optional<ShardPeer> {
+        const auto shard = shards_.find(view.owner(position));
+        if (shard == shards_.end()) return std::nullopt;
+        return ShardPeer{shard->first, shard->second.connection};
+    };
+    key_reads_.go_on(now_ns, primary_of, loss_.has_value(),
+                     endpoint_->capabilities().message_bytes_max);
 }
 
 /// Errc::kUnavailable: in order. Else what ended the job early.
@@ -154,22 +176,12 @@ void Manager::ask_for_status(const Asker& asker) {
     measure_joiners();
 }
 
-/// The shards have answered, or did not in time. A status that is longer than a message comes in
-/// several replies: `first` says how many bytes it has in all.
+/// The shards have answered, or did not in time.
 void Manager::send_status() {
     if (status_askers_.empty()) return;
     const std::vector<std::byte> status = make_status().encode();
-    const size_t part_bytes_max =
-        endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
-    for (const Asker& asker : std::exchange(status_askers_, {})) {
-        wire::FrameHeader header = wire::header_of(Kind::kReply);
-        header.request = asker.request;
-        header.first = status.size();
-        for (size_t at = 0; at < status.size(); at += part_bytes_max) {
-            const size_t bytes = std::min(part_bytes_max, status.size() - at);
-            outbox_.send(asker.connection, header, std::span(status).subspan(at, bytes));
-        }
-    }
+    for (const Asker& asker : std::exchange(status_askers_, {}))
+        answer_in_parts(outbox_, asker, status, endpoint_->capabilities().message_bytes_max);
 }
 
 namespace {

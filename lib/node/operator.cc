@@ -23,7 +23,10 @@ using wire::Kind;
 
 namespace {
 
-constexpr uint64_t kOneNs = 2 * kSecond;  // for one of several managers to answer
+/// For one of several managers: to accept a connection, and then to answer. The one that leads may wait for
+/// shards before, 2 s for their counters and 4 s for values of keys.
+constexpr uint64_t kConnectNs = 2 * kSecond;
+constexpr uint64_t kOneNs = 5 * kSecond;
 constexpr std::chrono::milliseconds kPauseOfRounds(50);
 
 std::string text_of_ranks(const std::vector<uint32_t>& ranks) {
@@ -83,6 +86,14 @@ Result<uint64_t> Operator::checkpoint(uint64_t timeout_ns) {
     return number;
 }
 
+Result<GetReply> Operator::get(const GetMessage& question) {
+    WEIR_ASSIGN(const std::vector<std::byte> body, ask(Kind::kGet, 0, question.encode()));
+    std::optional<GetReply> reply = GetReply::decode(body);
+    if (!reply || reply->states.size() > question.keys.size())
+        return Error(Errc::kProtocol, "the manager sent malformed values");
+    return std::move(*reply);
+}
+
 Status Operator::leave(uint32_t server) {
     const auto answered = ask(Kind::kLeave, server);
     if (!answered) return answered.error();
@@ -137,9 +148,7 @@ Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
     const QuietLog quiet(has_several);
     std::vector<bool> answers(managers_.size());
     for (;;) {
-        const uint64_t one_until_ns =
-            has_several ? std::min(until_ns, clock_.now_ns() + one_ns) : until_ns;
-        auto answered = ask_one(kind, first, body, one_until_ns);
+        auto answered = ask_one(kind, first, body, until_ns, one_ns);
         const bool is_answer = answered || (is_connected_ && answered.code() != Errc::kAgain &&
                                             answered.code() != Errc::kDeadline);
         if (is_answer || !has_several) return answered;
@@ -153,9 +162,13 @@ Result<std::vector<std::byte>> Operator::ask(Kind kind, uint64_t first,
 }
 
 Result<std::vector<std::byte>> Operator::ask_one(Kind kind, uint64_t first,
-                                                 std::span<const std::byte> body,
-                                                 uint64_t until_ns) {
-    if (!is_connected_) WEIR_TRY(connect(until_ns));
+                                                 std::span<const std::byte> body, uint64_t until_ns,
+                                                 uint64_t one_ns) {
+    const auto within = [&](uint64_t for_ns) {
+        return managers_.size() > 1 ? std::min(until_ns, clock_.now_ns() + for_ns) : until_ns;
+    };
+    if (!is_connected_) WEIR_TRY(connect(within(kConnectNs)));
+    until_ns = within(one_ns);
     answer_ = {};
     send(kind, ++last_request_, first, body);
     while (!answer_.is_whole) {

@@ -11,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/node/manager_place.h"
 #include "lib/wire/frame.h"
+#include "lib/wire/get_message.h"
 #include "lib/wire/job_status.h"
 #include "transport/transport.h"
 
@@ -51,6 +52,13 @@ public:
     /// Errors: kUnavailable if the job has no folder for them; why it was not written; those of status()
     [[nodiscard]] Result<uint64_t> checkpoint(uint64_t timeout_ns);
 
+    /// Values of a table as they are now: of the first keys that are asked for, at least of one.
+    ///
+    /// Errors: Errc::kNotFound, Errc::kUnavailable if the job does not have the table, or not yet;
+    ///         Errc::kOutOfRange for a key that it does not have; Errc::kInvalidArgument if its rows are too
+    ///         long; those of status()
+    [[nodiscard]] Result<GetReply> get(const GetMessage& question);
+
     /// Tells a server to hand over what it holds, and to end. Returns once that has begun.
     ///
     /// Errors: those of Membership::leave_server(), and of status()
@@ -71,7 +79,7 @@ private:
     [[nodiscard]] Status connect(uint64_t until_ns);
     [[nodiscard]] Result<std::vector<std::byte>> ask_one(wire::Kind kind, uint64_t first,
                                                          std::span<const std::byte> body,
-                                                         uint64_t until_ns);
+                                                         uint64_t until_ns, uint64_t one_ns);
 
     [[nodiscard]] const std::string& address() const { return managers_[asked_].address; }
 

@@ -271,6 +271,7 @@ void Shard::control(const wire::Frame& frame) {
         case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
         case Kind::kDropTable: return drop_table(frame.header.first);
         case Kind::kStats: return reply_to_manager(frame.header.request, Errc::kOk, stats());
+        case Kind::kGet: return get(frame.header.request, frame.values);
         case Kind::kLeave:
             if (frame.header.status != Errc::kOk) return told_to_stay(frame.values);
             return manager_lost_worker(frame.header.first);

@@ -54,6 +54,7 @@
 #include "lib/store/memory_with_caches.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
+#include "lib/wire/get_message.h"
 #include "lib/wire/messages.h"
 #include "transport/transport.h"
 
@@ -320,6 +321,10 @@ private:
 
     // shard_scan.cc: reads out a table
     void scan(const Session& session, const wire::Frame& frame);
+    // shard_get.cc: what a command asks for
+    void get(uint64_t request, std::span<const std::byte> body);
+    [[nodiscard]] static KeyState read_key(TableShard& rows, uint64_t key,
+                                           std::span<std::byte> values);
 
     // shard_replies.cc
     void reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body);

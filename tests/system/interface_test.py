@@ -66,6 +66,13 @@ class Manual(unittest.TestCase):
         for name in commands_in(self.helps[()]):
             self.assertIn(f"weir-{name}(1)", self.page(()))
 
+    def test_arguments_have_the_names_of_the_usage(self):
+        for words, text in self.helps.items():
+            usage = re.search(r"(?m)^Usage: .*\[OPTIONS\](.*)", text)
+            for name in re.findall(r"\b[A-Z]{2,}\b", usage[1] if usage else ""):
+                if name not in ("SUBCOMMAND", "SUBCOMMANDS"):
+                    self.assertRegex(self.page(words), rf"\\fI([^\n]*\W)?{name}\b", words)
+
     def test_every_command_and_flag_is_completed(self):
         script = self.folder / "weir.bash"
         for words, text in self.helps.items():

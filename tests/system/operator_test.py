@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for a running job: `weir stop`, `weir checkpoint now`, `weir status --watch`.
+"""Commands for a running job: `weir stop`, `weir checkpoint now`,
+`weir status --watch`; and `weir get`, which reads values.
 Usage: operator_test.py PATH-OF-WEIR"""
 
 import gzip
@@ -154,6 +155,79 @@ class CheckpointNow(unittest.TestCase):
         done = weir("checkpoint", "now", training.at)
         self.assertEqual(done.code, 1)
         self.assertIn("the job writes no checkpoints: give it a folder for them (--checkpoint DIR)", done.err)
+
+
+class Get(unittest.TestCase):
+    def table(self, at):
+        """That of the weights."""
+        done = weir("get", at, "no such table", "0")
+        self.assertEqual(done.code, 1)
+        named = re.search(r"the job has no table 'no such table'; it has (.*)", done.err)[1].split(", ")
+        return next(name for name in named if name.endswith(".weights"))
+
+    def test_values_are_shown_while_the_job_trains(self):
+        training = Training(self, ranks=3, run=("--servers", "2"))
+        table = self.table(training.at)
+        done = weir("get", training.at, table, "0", "0-2")
+        self.assertEqual((done.code, done.err), (0, ""), done)
+        self.assertRegex(done.out, rf"^table {table}: float64, \d+ values? for each key\n0  \S.*\n0  \S.*\n1  \S.*\n2  \S.*\n$")
+        done = weir("get", training.at, table, "18446744073709551615", "1", "--json")
+        self.assertEqual(done.code, 0, done)
+        found = json.loads(done.out)
+        self.assertEqual((found["table"], found["type"], found["unanswered"]), (table, "float64", 0))
+        self.assertEqual([one["key"] for one in found["keys"]], [2**64 - 1, 1])
+        self.assertFalse(found["keys"][0]["there"])
+        self.assertIn("(not there: initial value)", weir("get", training.at, table, str(2**64 - 1)).out)
+        self.assertEqual(weir("stop", training.at).code, 0)
+        self.assertEqual(training.end()[0], 143)
+
+    def test_keys_that_cannot_be_are_named_before_the_job_is_asked(self):
+        for words, says in ((("abc",), "key 'abc': must be a number from 0 to 18446744073709551615"), (("1", "5-3"), "'5-3': ends before it begins"),
+                            (("0-1000",), "more than 1000 keys")):
+            done = weir("get", "./nothing", "table", *words)
+            self.assertEqual(done.code, 2, done)
+            self.assertIn(says, done.err)
+        self.assertIn("KEY is required", weir("get", "./nothing", "table").err)
+        self.assertIn("TABLE is required", weir("get", "./nothing").err)
+
+    def test_of_several_managers_the_one_that_leads_answers(self):
+        training = Training(self, ranks=4, run=("--servers", "3", "--replicas", "1"), lr=("--managers", "3"))
+        table = self.table(training.at)
+        done = weir("get", training.at, table, "0-9")
+        self.assertEqual((done.code, len(done.out.splitlines())), (0, 11), done)
+        self.assertEqual(weir("stop", training.at).code, 0)
+
+    def test_a_server_that_is_stopped_is_named_and_what_the_others_have_is_shown(self):
+        training = Training(self, ranks=3, run=("--servers", "2", "--keep-going"))
+        table = self.table(training.at)
+        servers = json.loads(weir("status", training.at, "--json").out)["servers"]
+        rank = next(server["rank"] for server in servers if server["rank"] != 0)
+        pid = self.pid_of(training, rank)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            done = weir("get", training.at, table, "0-99", "--json")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(done.code, 1, done)
+        found = json.loads(done.out)
+        self.assertEqual(len(found["keys"]), 100)
+        self.assertGreater(found["unanswered"], 0)
+        self.assertLess(found["unanswered"], 100)
+        self.assertIn(f"{found['unanswered']} of 100 keys without an answer: ", done.err)
+
+    def pid_of(self, training, rank):
+        """Of a child of `weir run`."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    environment = file.read().split(b"\0")
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == training.process.pid and f"WEIR_RANK={rank}".encode() in environment:
+                return int(pid)
+        self.fail(f"there is no rank {rank}")
 
 
 class Watch(unittest.TestCase):

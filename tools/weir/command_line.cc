@@ -200,6 +200,7 @@ Command parse_command_line(int argc, char** argv) {
     add_leave(app, chosen);
     add_stop(app, chosen);
     add_status(app, chosen);
+    add_get(app, chosen);
     add_checkpoint(app, chosen);
     add_synth(app, chosen);
     add_info(app, chosen);

@@ -68,9 +68,14 @@ std::string roff(std::string_view text) {
 
 /// What stands behind a flag, or for an argument.
 std::string value_text(const CLI::Option& option) {
-    if (!option.get_option_text().empty()) return option.get_option_text();
+    const std::string& said = option.get_option_text();
+    if (option.get_positional()) {
+        const std::string name = option.get_name(true);
+        if (said.find(name) != said.npos) return said;
+        return option.get_expected_max() > 1 ? name + "..." : name;
+    }
+    if (!said.empty()) return said;
     if (option.get_items_expected_max() == 0) return "";
-    if (option.get_positional()) return option.get_name(true);
     std::string type = option.get_type_name();
     type = type.substr(0, type.find(':'));  // behind it is what a check of CLI11 says
     std::string word = type == "UINT" || type == "INT" ? "N"

@@ -64,6 +64,7 @@ constexpr std::string_view kJobs =
     "its ranks, or by the file that --contact FILE made it write, which has the secret.\n"
     "\n"
     "  weir status JOB [--watch]       what it looks like\n"
+    "  weir get JOB TABLE KEY...       values of some keys\n"
     "  weir checkpoint now JOB         it writes one\n"
     "  weir server --join JOB          one more server\n"
     "  weir leave JOB --server N       a server hands over what it holds, and ends\n"

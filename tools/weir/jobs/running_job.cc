@@ -8,9 +8,11 @@
 #include <poll.h>
 
 #include "lib/apps/lr/client_exchange.h"
+#include "lib/base/counted.h"
 #include "lib/job/operator_connection.h"
 #include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
+#include "tools/weir/jobs/key_values.h"
 #include "tools/weir/jobs/status_report.h"
 #include "tools/weir/jobs/status_watch.h"
 #include "tools/weir/shared_flags.h"
@@ -106,6 +108,33 @@ Result<JobStatus> status_of(const StatusFlags& flags, const Config& config) {
     return connection.manager->status();
 }
 
+/// Of all keys, question by question.
+Result<GetReply> values_of(const GetFlags& flags, std::span<const uint64_t> keys,
+                           const Config& config) {
+    OperatorConnection connection;
+    WEIR_TRY(connection.open(flags.contact, config));
+    GetReply all;
+    while (all.states.size() < keys.size()) {
+        const auto rest = keys.subspan(all.states.size());
+        const auto some = rest.first(std::min(rest.size(), GetLimits::kKeysMax));
+        WEIR_ASSIGN(const GetReply found,
+                    connection.manager->get({flags.table, {some.begin(), some.end()}}));
+        if (const size_t bytes = keys.size() * found.row_bytes(); bytes > kGetBytesMax) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("{} of table '{}' have {} KiB of values, and this command "
+                                     "shows {} KiB at most: name fewer keys",
+                                     counted(keys.size(), "key"), flags.table, bytes >> 10,
+                                     kGetBytesMax >> 10));
+        }
+        all.type = found.type;
+        all.width = found.width;
+        if (all.why.empty()) all.why = found.why;
+        all.states.insert(all.states.end(), found.states.begin(), found.states.end());
+        all.values.insert(all.values.end(), found.values.begin(), found.values.end());
+    }
+    return all;
+}
+
 }  // namespace
 
 int run_server(const ServerFlags& flags, Config& config) {
@@ -150,6 +179,21 @@ int run_checkpoint_now(const CheckpointNowFlags& flags, Config& config) {
     const Status told = print_result(flags.json, fmt::format("checkpoint {} is written\n", *number),
                                      fmt::format("{{\"checkpoint\": {}}}\n", *number));
     return told ? int{kExitOk} : failure(told.error());
+}
+
+int run_get(const GetFlags& flags, Config& config) {
+    const Result<std::vector<uint64_t>> keys = parse_keys(flags.keys);
+    if (!keys) return failure(keys.error());
+    const Result<GetReply> found = values_of(flags, *keys, config);
+    if (!found) return failure(found.error());
+    const Status told = print_result(flags.json, values_text(flags.table, *keys, *found),
+                                     values_json(flags.table, *keys, *found));
+    if (!told) return failure(told.error());
+    const size_t unknown = unknown_count(*found);
+    if (unknown == 0) return kExitOk;
+    return failure(
+        Error(Errc::kUnavailable, fmt::format("{} of {} without an answer: {}", unknown,
+                                              counted(keys->size(), "key"), found->why)));
 }
 
 }  // namespace weir::tools

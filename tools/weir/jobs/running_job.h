@@ -2,10 +2,12 @@
 #pragma once
 /// \file
 /// The commands for running jobs: `weir server` joins one, `weir leave` makes a server leave it,
-/// `weir status` shows it, `weir stop` ends it, and `weir checkpoint now` has it write a checkpoint.
+/// `weir status` shows it, `weir get` shows values of its tables, `weir stop` ends it, and
+/// `weir checkpoint now` has it write a checkpoint.
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lib/base/config.h"
 #include "lib/job/job.h"
@@ -42,6 +44,13 @@ struct StopFlags {
     uint32_t grace_s = kGraceSeconds;  ///< then the job ends without results; 0: it is waited for
 };
 
+struct GetFlags {
+    std::string contact;
+    std::string table;
+    std::vector<std::string> keys;  ///< numbers, and ranges A-B
+    std::string json;
+};
+
 struct CheckpointNowFlags {
     std::string contact;
     std::string json;
@@ -52,6 +61,7 @@ int run_server(const ServerFlags& flags, Config& config);
 int run_leave(const LeaveFlags& flags, Config& config);
 int run_status(const StatusFlags& flags, Config& config);
 int run_stop(const StopFlags& flags, Config& config);
+int run_get(const GetFlags& flags, Config& config);
 int run_checkpoint_now(const CheckpointNowFlags& flags, Config& config);
 
 }  // namespace weir::tools

@@ -5,7 +5,9 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fmt/core.h>
 
+#include "tools/weir/jobs/key_values.h"
 #include "tools/weir/jobs/running_job.h"
 #include "tools/weir/numbers.h"
 #include "tools/weir/shared_flags.h"
@@ -78,6 +80,32 @@ void add_status(CLI::App& app, Command& chosen) {
     command->callback([flags, command, &chosen] {
         settle_json(*command, "JOB", flags->json, flags->contact);
         chosen.run = [flags](Config& config) { return run_status(*flags, config); };
+    });
+}
+
+void add_get(CLI::App& app, Command& chosen) {
+    const auto flags = std::make_shared<GetFlags>();
+    CLI::App* const command = app.add_subcommand("get", "show values of a table of a running job");
+    command->add_option("JOB", flags->contact, kContactMeaning)
+        ->required()
+        ->option_text(kContactType);
+    command->add_option("TABLE", flags->table, "name of the table")->required()->option_text(" ");
+    command
+        ->add_option("KEY", flags->keys,
+                     fmt::format("keys, or ranges A-B of keys: at most {}", kGetKeysMax))
+        ->required()
+        ->option_text("...");
+    add_json(*command, flags->json);
+    command->footer(
+        std::string(kContactFooter) +
+        "It reads what the servers hold at this moment, and changes nothing. A key that was never "
+        "pushed\nhas the initial value of its table, which is said. Keys of which no server says "
+        "anything within\n4 s are named, and the command ends with 1. A table that the job does "
+        "not "
+        "have is answered with the\nnames of those that it has. Of a whole table, export a "
+        "checkpoint.");
+    command->callback([flags, &chosen] {
+        chosen.run = [flags](Config& config) { return run_get(*flags, config); };
     });
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// Values that a command asks for, through the manager: a read as a pull, of few keys.
+
+#include <algorithm>
+
+#include "lib/server/shard.h"
+
+namespace weir {
+
+/// What moves meanwhile, and tables that are not here, the manager asks others for: these keys are unknown here.
+void Shard::get(uint64_t request, std::span<const std::byte> body) {
+    const std::optional<ShardGetMessage> asked = ShardGetMessage::decode(body);
+    if (!asked)
+        return end(Error(Errc::kProtocol, "the manager sent a malformed question for keys"));
+    wire::FrameHeader header = wire::header_of(wire::Kind::kGet);
+    header.request = request;
+    const bool is_here = asked->table < tables_.size() && tables_[asked->table] != nullptr;
+    const size_t row_bytes = is_here ? tables_[asked->table]->rows->pulled_row_bytes() : 0;
+    if (!is_here || row_bytes > GetLimits::kRowBytesMax) {
+        header.status = Errc::kNotFound;
+        return to_manager_.send(header);
+    }
+    TableShard& rows = *tables_[asked->table]->rows;
+    const size_t key_count = asked->keys.size();
+    std::vector<std::byte> found(key_count * (1 + row_bytes));
+    for (size_t i = 0; i < key_count; ++i) {
+        const std::span<std::byte> values =
+            std::span(found).subspan(key_count + i * row_bytes, row_bytes);
+        found[i] = static_cast<std::byte>(read_key(rows, asked->keys[i], values));
+    }
+    counters_.bytes_copied += found.size();
+    header.first = found.size();
+    const size_t part_bytes_max =
+        endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+    for (size_t at = 0; at < found.size(); at += part_bytes_max)
+        to_manager_.send(header,
+                         std::span(found).subspan(at, std::min(part_bytes_max, found.size() - at)));
+}
+
+KeyState Shard::read_key(TableShard& rows, uint64_t key, std::span<std::byte> values) {
+    const Result<RowList> list = rows.rows_for_pull({&key, 1});
+    if (!list || !rows.pull(*list, values)) return KeyState::kUnknown;
+    return list->rows.front() == kNoRow ? KeyState::kInitial : KeyState::kThere;
+}
+
+}  // namespace weir
