@@ -63,8 +63,9 @@ void add_export(CLI::App& parent, Command& chosen) {
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Command& chosen) {
-    CLI::App* const parent =
-        app.add_subcommand("checkpoint", "write one, look at them, export tables, remove old ones");
+    CLI::App* const parent = app.add_subcommand(
+        "checkpoint",
+        "write a checkpoint, look at those there are, export tables, remove old ones");
     parent->require_subcommand(1);
     add_checkpoint_now(*parent, chosen);
     const auto listed = std::make_shared<CheckpointFlags>();

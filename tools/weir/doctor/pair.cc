@@ -97,10 +97,12 @@ double copy_rate() {
     return static_cast<double>(copied) * 1e9 / static_cast<double>(clock.now_ns() - begin_ns);
 }
 
-/// What the driver says of the first RDMA port: "100 Gb/sec (4X EDR)"; empty if there is none.
-std::string link_rate() {
+/// What the driver says of the first port of the RDMA device that WEIR_RDMA_DEVICE names, or of the first one:
+/// "100 Gb/sec (4X EDR)"; empty if there is none.
+std::string link_rate(std::string_view wanted) {
     std::error_code error;
     for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+        if (!wanted.empty() && device.path().filename() != wanted) continue;
         std::ifstream file(device.path() / "ports/1/rate");
         std::string line;
         if (std::getline(file, line)) return line;
@@ -141,7 +143,7 @@ Finding try_one(Talk& talk, const TransferSetting& setting, const std::string& t
     if (transport == "tcp")
         return slow_or_good("tcp there", *measured, stream_rate, "of a plain TCP stream",
                             "other programs use the processors: stop them, and measure again");
-    const std::string link = link_rate();
+    const std::string link = link_rate(setting.config.text("WEIR_RDMA_DEVICE"));
     Finding finding = slow_or_good("verbs there", *measured, stream_rate, "of a plain TCP stream",
                                    "the device may be one in software (soft-RoCE), or frames are "
                                    "lost: see WEIR_RDMA_SERVICE_LEVEL in `weir help variables`");

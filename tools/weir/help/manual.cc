@@ -192,8 +192,9 @@ std::string title_roff(const std::string& file, std::string_view meaning) {
     std::string upper = file;
     std::ranges::transform(upper, upper.begin(),
                            [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    return fmt::format(".TH {} 1 \"\" \"weir {}\" \"Weir\"\n.SH NAME\n{} \\- {}\n", roff(upper),
-                       WEIR_VERSION, roff(file), roff(meaning));
+    // No words are cut, and none are stretched to an even right edge.
+    return fmt::format(".TH {} 1 \"\" \"weir {}\" \"Weir\"\n.nh\n.ad l\n.SH NAME\n{} \\- {}\n",
+                       roff(upper), WEIR_VERSION, roff(file), roff(meaning));
 }
 
 std::string exit_codes_roff() {

@@ -305,10 +305,12 @@ std::string rest_text(const JobStatus& status) {
     }
     for (const JobStatus::OpenIteration& open : status.open) {
         const size_t unnamed = open.late_count - open.late.size();
-        text +=
-            fmt::format("table '{}': iteration {} is open{}{}{}\n", open.table, open.iteration,
-                        open.late.empty() ? "" : "; it waits for workers ", list_text(open.late),
-                        unnamed == 0 ? "" : fmt::format(" and {} more", unnamed));
+        text += fmt::format("table '{}': iteration {} is open{}{}{}\n", open.table, open.iteration,
+                            open.late.empty()       ? ""
+                            : open.late.size() == 1 ? "; it waits for worker "
+                                                    : "; it waits for workers ",
+                            list_text(open.late),
+                            unnamed == 0 ? "" : fmt::format(" and {} more", unnamed));
     }
     return text;
 }
