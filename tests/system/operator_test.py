@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Commands for a running job: `weir stop`, `weir checkpoint now`,
-`weir status --watch`; and `weir get`, which reads values.
+`weir status`, `weir get`.
 Usage: operator_test.py PATH-OF-WEIR"""
 
 import gzip
@@ -68,6 +68,20 @@ class Training:
     def end(self):
         out, err = self.process.communicate(timeout=LIMIT_S)
         return self.process.returncode, out, err
+
+    def pid_of(self, rank):
+        """Of a child of `weir run`."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    environment = file.read().split(b"\0")
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == self.process.pid and f"WEIR_RANK={rank}".encode() in environment:
+                return int(pid)
+        raise AssertionError(f"there is no rank {rank}")
 
 
 class Stop(unittest.TestCase):
@@ -139,6 +153,20 @@ class Stop(unittest.TestCase):
         self.assertIn("JOB is required", done.err)
 
 
+class Status(unittest.TestCase):
+    def test_of_several_managers_the_one_that_leads_answers_though_a_server_is_stopped(self):
+        training = Training(self, ranks=4, run=("--servers", "3", "--keep-going"), lr=("--managers", "3"))
+        leader = re.search(r"of which rank (\d+) leads", weir("status", training.at).out)
+        pid = training.pid_of(next(rank for rank in range(1, 3) if rank != int(leader[1])))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            done = weir("status", training.at)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(done.code, 0, done)
+        self.assertIn("1 shard does not answer", done.out)
+
+
 class CheckpointNow(unittest.TestCase):
     def test_it_returns_when_the_checkpoint_is_written(self):
         training = Training(self, lr=("--checkpoint", "{folder}"))
@@ -202,7 +230,7 @@ class Get(unittest.TestCase):
         table = self.table(training.at)
         servers = json.loads(weir("status", training.at, "--json").out)["servers"]
         rank = next(server["rank"] for server in servers if server["rank"] != 0)
-        pid = self.pid_of(training, rank)
+        pid = training.pid_of(rank)
         os.kill(pid, signal.SIGSTOP)
         try:
             done = weir("get", training.at, table, "0-99", "--json")
@@ -214,20 +242,6 @@ class Get(unittest.TestCase):
         self.assertGreater(found["unanswered"], 0)
         self.assertLess(found["unanswered"], 100)
         self.assertIn(f"{found['unanswered']} of 100 keys without an answer: ", done.err)
-
-    def pid_of(self, training, rank):
-        """Of a child of `weir run`."""
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    environment = file.read().split(b"\0")
-                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
-            if parent == training.process.pid and f"WEIR_RANK={rank}".encode() in environment:
-                return int(pid)
-        self.fail(f"there is no rank {rank}")
 
 
 class Watch(unittest.TestCase):
