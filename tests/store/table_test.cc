@@ -3,7 +3,10 @@
 /// Random histories of every rule, type, layout and width against a std::map.
 #include "lib/store/table.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,11 +48,22 @@ TEST_SUITE("table") {
         return schema;
     }
 
+    /// How often a rule was pushed to in each way.
+    struct Ways {
+        int new_lists = 0;
+        int known_lists = 0;
+        int ranges = 0;
+        int with_arguments = 0;
+        int lists_in_iterations = 0;
+        int ranges_in_iterations = 0;
+    };
+
     template <class T>
     class History {
     public:
-        History(const TableSchema& schema, uint64_t seed)
-            : random_(seed),
+        History(const TableSchema& schema, uint64_t seed, Ways& ways)
+            : ways_(ways),
+              random_(seed),
               schema_(schema),
               rules_(RuleRegistry::with_builtin_rules()),
               pushed_values_((*rules_.find(schema.rule))->pushed_values),
@@ -131,6 +145,7 @@ TEST_SUITE("table") {
             arguments_ = *table_->arguments(std::span<const double>());
             const std::span named = (*rules_.find(schema_.rule))->arguments;
             if (named.empty() || random_.below(2) == 0) return nullptr;
+            ++ways_.with_arguments;
             std::vector<NamedNumber> given;
             for (size_t i = 0; i < named.size(); ++i) {
                 const double factors[] = {0, 0.5, 1.25};
@@ -145,6 +160,9 @@ TEST_SUITE("table") {
             const auto list = keys();
             const auto values = pushed(list.size());
             const RowList at = rows(list, true);
+            ++(aggregated                 ? ways_.lists_in_iterations
+               : at.remembered != nullptr ? ways_.known_lists
+                                          : ways_.new_lists);
             const auto bytes = std::as_bytes(std::span(values));
             const Status status = aggregated ? table_->push_aggregate(1, at, bytes)
                                              : table_->push(at, bytes, choose_arguments());
@@ -158,6 +176,7 @@ TEST_SUITE("table") {
         void range_push(bool aggregated = false) {
             if (schema_.layout == Layout::kSparse) return list_push(aggregated);
             const KeyRange keys = range();
+            ++(aggregated ? ways_.ranges_in_iterations : ways_.ranges);
             const auto values = pushed(keys.key_count());
             const auto bytes = std::as_bytes(std::span(values));
             REQUIRE((aggregated ? table_->push_aggregate(1, keys, bytes)
@@ -198,6 +217,7 @@ TEST_SUITE("table") {
             CHECK(same);
         }
 
+        Ways& ways_;
         Random random_;
         TableSchema schema_;
         RuleRegistry rules_;
@@ -211,21 +231,115 @@ TEST_SUITE("table") {
         std::vector<std::vector<uint64_t>> lists_;
     };
 
+    constexpr const char* kRules[] = {"assign",      "sum",     "mean",     "add",      "max",
+                                      "min",         "sgd",     "momentum", "nesterov", "adagrad",
+                                      "row_adagrad", "rmsprop", "adam",     "adamw",    "lion",
+                                      "ftrl",        "prox_l1", "count_min"};
+    constexpr Layout kLayouts[] = {Layout::kDense, Layout::kSparse};
+
     template <class T>
     static void run_all(uint64_t seed) {
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        for (const char* rule : {"assign", "sum", "mean", "add", "max", "min", "count_min", "sgd",
-                                 "momentum", "nesterov", "adagrad", "row_adagrad", "rmsprop",
-                                 "adam", "adamw", "lion", "ftrl", "prox_l1"}) {
+        for (const char* rule : kRules) {
             if (!(*rules.find(rule))->supports(value_type_of<T>())) continue;
-            for (const uint32_t width : {1U, 2U, 3U, 8U, 17U, 36U}) {
-                for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
-                    INFO("rule " << rule << ", width " << width << ", type "
-                                 << std::string(to_string(value_type_of<T>())) << ", "
-                                 << (layout == Layout::kDense ? "dense" : "sparse"));
+            for (const Layout layout : kLayouts) {
+                INFO("rule " << rule << ", type " << std::string(to_string(value_type_of<T>()))
+                             << ", " << (layout == Layout::kDense ? "dense" : "sparse"));
+                Ways ways;
+                for (const uint32_t width : {1U, 2U, 3U, 8U, 17U, 36U}) {
+                    CAPTURE(width);
                     TableSchema schema = schema_of(layout, value_type_of<T>(), width, rule);
                     schema.initial_value = static_cast<double>(seed++ % 3);
-                    History<T>(schema, seed).run(40);
+                    History<T>(schema, seed, ways).run(40);
+                }
+                CHECK(ways.new_lists > 0);
+                CHECK(ways.known_lists > 0);
+                CHECK(ways.lists_in_iterations > 0);
+                CHECK((ways.ranges > 0) == (layout == Layout::kDense));
+                CHECK((ways.ranges_in_iterations > 0) == (layout == Layout::kDense));
+                CHECK((ways.with_arguments > 0) == !(*rules.find(rule))->arguments.empty());
+            }
+        }
+    }
+
+    /// What a table has after pushes to all its rows, grouped in some way: values and state.
+    template <class T>
+    static std::vector<std::byte> bits_after(
+        const TableSchema& schema, uint64_t seed,
+        const std::function<void(TableShard&, std::span<const T>)>& push) {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        HeapMemory memory;
+        KeyListCache lists(memory, 1 << 20);
+        auto table = *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists);
+        Random random(seed);
+        std::vector<T> pushed(schema.key_count * table->row_layout().pushed_values);
+        for (int step = 0; step < 4; ++step) {
+            for (T& value : pushed)
+                value = static_cast<T>(random.uniform());
+            push(*table, pushed);
+        }
+        std::vector<uint64_t> keys(schema.key_count);
+        std::iota(keys.begin(), keys.end(), 0);
+        const RowList all = *table->rows_for_push(keys);
+        std::vector<std::byte> bits(keys.size() *
+                                    (table->pulled_row_bytes() + table->state_row_bytes()));
+        const size_t value_bytes = keys.size() * table->pulled_row_bytes();
+        table->copy_values(all.rows, std::span(bits).first(value_bytes));
+        table->copy_state(all.rows, std::span(bits).subspan(value_bytes));
+        return bits;
+    }
+
+    template <class T>
+    static void group_rows(uint64_t seed) {
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        for (const char* rule : kRules) {
+            if (!(*rules.find(rule))->supports(value_type_of<T>())) continue;
+            for (const uint32_t width : {1U, 2U, 7U, 16U, 33U}) {
+                for (const Layout layout : kLayouts) {
+                    INFO("rule " << rule << ", width " << width << ", "
+                                 << (layout == Layout::kDense ? "dense" : "sparse"));
+                    TableSchema schema = schema_of(layout, value_type_of<T>(), width, rule);
+                    schema.key_count = 203;
+                    schema.initial_value = 0.25;
+                    const auto push = [&](TableShard& table, std::span<const T> pushed,
+                                          uint64_t first, uint64_t step) {
+                        const size_t row = table.row_layout().pushed_values;
+                        std::vector<uint64_t> keys;
+                        std::vector<T> values;
+                        for (uint64_t key = first; key < schema.key_count; key += step) {
+                            keys.push_back(key);
+                            const auto some = pushed.subspan(key * row, row);
+                            values.insert(values.end(), some.begin(), some.end());
+                        }
+                        REQUIRE(table.push(*table.rows_for_push(keys),
+                                           std::as_bytes(std::span(values))));
+                    };
+                    /// Lists of every step-th row: of one row, of scattered ones, of all.
+                    const auto by_lists = [&](uint64_t step) {
+                        return bits_after<T>(schema, seed,
+                                             [&](TableShard& table, std::span<const T> pushed) {
+                                                 for (uint64_t first = 0; first < step; ++first)
+                                                     push(table, pushed, first, step);
+                                             });
+                    };
+                    const auto all = by_lists(1);
+                    CHECK(by_lists(schema.key_count) == all);
+                    CHECK(by_lists(3) == all);
+                    const auto in_iterations = bits_after<T>(
+                        schema, seed, [&](TableShard& table, std::span<const T> pushed) {
+                            std::vector<uint64_t> keys(schema.key_count);
+                            std::iota(keys.begin(), keys.end(), 0);
+                            REQUIRE(table.push_aggregate(1, *table.rows_for_push(keys),
+                                                         std::as_bytes(pushed)));
+                            table.apply_aggregate(1);
+                        });
+                    CHECK(in_iterations == all);
+                    if (layout == Layout::kSparse) continue;
+                    const auto by_range = bits_after<
+                        T>(schema, seed, [&](TableShard& table, std::span<const T> pushed) {
+                        REQUIRE(table.push(KeyRange{0, schema.key_count}, std::as_bytes(pushed)));
+                    });
+                    CHECK(by_range == all);
                 }
             }
         }
@@ -239,5 +353,20 @@ TEST_SUITE("table") {
         run_all<int64_t>(seed);
         run_all<uint32_t>(seed);
         run_all<uint64_t>(seed);
+    }
+
+    TEST_CASE("each rule that is registered has a reference here") {
+        const std::string known =
+            RuleRegistry::with_builtin_rules().find("none").error().text() + ",";
+        const std::string names = known.substr(known.rfind(':'));
+        CHECK(std::ranges::count(names, ',') == std::ranges::ssize(kRules));
+        for (const std::string rule : kRules)
+            CHECK_MESSAGE(names.find(" " + rule + ",") != std::string::npos, rule);
+    }
+
+    TEST_CASE("a rule gives the same bits, however the rows of a push are grouped") {
+        WEIR_TEST_SEED(seed, 32);
+        group_rows<float>(seed);
+        group_rows<double>(seed);
     }
 }

@@ -3,9 +3,11 @@
 /// \file
 /// The rules that Weir brings. lib/store/rules/rules.h says what they do.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "lib/base/prox.h"
@@ -218,18 +220,19 @@ struct Ftrl : Descent {
 
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleContext& c) {
-        const T rate = static_cast<T>(c.parameters.value[0]);
+        const T per_rate = static_cast<T>(
+            std::min<double>(1 / c.parameters.value[0], std::numeric_limits<T>::max()));
         const T beta = static_cast<T>(c.parameters.value[1]);
         const T l1 = static_cast<T>(c.parameters.value[2]);
         const T l2 = static_cast<T>(c.parameters.value[3]);
         const T gradient = *pushed;
         const T sum = state[1] + gradient * gradient;
         const T root = std::sqrt(sum);
-        const T z = state[0] + gradient - (root - std::sqrt(state[1])) / rate * value;
+        const T z = state[0] + gradient - (root - std::sqrt(state[1])) * per_rate * value;
         state[0] = z;
         state[1] = sum;
         const T beyond = std::abs(z) - l1;
-        const T step = std::copysign(beyond, z) / ((beta + root) / rate + l2);
+        const T step = std::copysign(beyond, z) / ((beta + root) * per_rate + l2);
         value = beyond > 0 ? -step : T(0);
     }
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -58,29 +59,81 @@ struct Adam : RowDescent {
         return 2 * width * sizeof(T) + sizeof(uint32_t);
     }
 
+    /// What makes up for moments that began as zeros.
+    template <class T>
+    struct Correction {
+        T scale;
+        T root;
+    };
+
     template <class T>
     static void update_row(const RuleRow<T>& row, const RuleContext& c) {
-        const double beta1 = c.parameters.value[1];
-        const double beta2 = c.parameters.value[2];
         const size_t width = row.width;
-        auto* const steps = row.template state_at<uint32_t>(2 * width);
-        const uint32_t step = *steps + static_cast<uint32_t>(*steps != ~uint32_t{0});
-        *steps = step;
-        const double rate = c.arguments.value[0];
-        const T decay = static_cast<T>(c.arguments.value[1]);
-        const T keep = static_cast<T>(1 - rate * c.arguments.value[1]);
-        const T scale = static_cast<T>(rate / (1 - power(beta1, step)));
-        const T root = static_cast<T>(1 / std::sqrt(1 - power(beta2, step)));
+        const Correction<T> all = correction<T>(next_step(row.state + 2 * width * sizeof(T)), c);
+        update_values(row.values, row.state_at(0), row.state_at(width), row.pushed, width, c,
+                      [&](size_t) { return all; });
+    }
+
+    /// Takes the moments of some rows together, so that their updates become vectors.
+    template <class T>
+    static void update_singles(T* values, std::byte* state, const T* pushed, size_t row_count,
+                               const RuleContext& c) {
+        constexpr size_t kTogether = 64;
+        constexpr size_t kStride = (state_bytes<T>(1) + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+        T first[kTogether];
+        T second[kTogether];
+        Correction<T> corrections[kTogether];
+        uint32_t step = 0;  // rows that are pushed together often have the same
+        Correction<T> of_step{};
+        for (size_t some = 0; row_count > 0; row_count -= some, values += some, pushed += some) {
+            some = row_count < kTogether ? row_count : kTogether;
+            for (size_t i = 0; i < some; ++i) {
+                std::byte* const at = state + i * kStride;
+                std::memcpy(&first[i], at, sizeof(T));
+                std::memcpy(&second[i], at + sizeof(T), sizeof(T));
+                const uint32_t next = next_step(at + 2 * sizeof(T));
+                if (next != step) of_step = correction<T>(next, c);
+                step = next;
+                corrections[i] = of_step;
+            }
+            update_values(values, first, second, pushed, some, c,
+                          [&](size_t i) { return corrections[i]; });
+            for (size_t i = 0; i < some; ++i, state += kStride) {
+                std::memcpy(state, &first[i], sizeof(T));
+                std::memcpy(state + sizeof(T), &second[i], sizeof(T));
+            }
+        }
+    }
+
+private:
+    /// Counts the step of a row whose count is there.
+    static uint32_t next_step(std::byte* at) {
+        uint32_t step = 0;
+        std::memcpy(&step, at, sizeof(step));
+        step += static_cast<uint32_t>(step != ~uint32_t{0});
+        std::memcpy(at, &step, sizeof(step));
+        return step;
+    }
+
+    template <class T>
+    static Correction<T> correction(uint32_t step, const RuleContext& c) {
+        return {static_cast<T>(c.arguments.value[0] / (1 - power(c.parameters.value[1], step))),
+                static_cast<T>(1 / std::sqrt(1 - power(c.parameters.value[2], step)))};
+    }
+
+    template <class T, class CorrectionOf>
+    static void update_values(T* __restrict w, T* __restrict m, T* __restrict v,
+                              const T* __restrict g, size_t count, const RuleContext& c,
+                              CorrectionOf correction_of) {
+        const T b1 = static_cast<T>(c.parameters.value[1]);
+        const T b2 = static_cast<T>(c.parameters.value[2]);
+        const T r1 = static_cast<T>(1 - c.parameters.value[1]);
+        const T r2 = static_cast<T>(1 - c.parameters.value[2]);
         const T epsilon = static_cast<T>(c.parameters.value[3]);
-        const T b1 = static_cast<T>(beta1);
-        const T b2 = static_cast<T>(beta2);
-        const T r1 = static_cast<T>(1 - beta1);
-        const T r2 = static_cast<T>(1 - beta2);
-        T* __restrict w = row.values;
-        T* __restrict m = row.state_at(0);
-        T* __restrict v = row.state_at(width);
-        const T* __restrict g = row.pushed;
-        for (size_t i = 0; i < width; ++i) {
+        const T decay = static_cast<T>(c.arguments.value[1]);
+        const T keep = static_cast<T>(1 - c.arguments.value[0] * c.arguments.value[1]);
+        for (size_t i = 0; i < count; ++i) {
+            const auto [scale, root] = correction_of(i);
             const T old = w[i];
             const T gradient = kIsDecoupled ? g[i] : g[i] + decay * old;
             const T first = b1 * m[i] + r1 * gradient;

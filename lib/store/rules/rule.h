@@ -175,6 +175,15 @@ concept NamesArguments = requires {
     std::span<const RuleArgument>(R::kArguments);
 };
 
+/// A rule by row that updates rows of one value, side by side, as update_row() would one after the
+/// other, but quicker: static void update_singles(T* values, std::byte* state, const T* pushed, size_t
+/// row_count, const RuleContext& context).
+template <class R, class T>
+concept UpdatesSingles = requires(T* values, std::byte* state, const T* pushed,
+                                  const RuleContext& context) {
+    R::update_singles(values, state, pushed, size_t{1}, context);
+};
+
 /// A rule by row that wants keys: its tables keep them by row from the start.
 template <class R>
 concept WantsKeys = requires {

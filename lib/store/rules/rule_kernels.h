@@ -36,16 +36,22 @@ constexpr size_t wide_rows_ahead(size_t row_bytes) noexcept {
     return std::clamp<size_t>(kLinesAhead / (row_bytes / kLineBytes + 1), 4, kRowsAhead);
 }
 
+/// Updates values side by side. Only parameters that are `__restrict` tell the compiler that values,
+/// state and what was pushed lie apart; with locals of a loop's body it does not make vectors.
 template <ElementwiseRule R, class T>
-WEIR_KERNEL void update_run(std::byte* values, std::byte* state, const std::byte* pushed,
-                            size_t row_count, uint32_t width, const RuleContext& context) {
-    const RuleContext local = context;
-    const size_t value_count = row_count * width;
-    T* __restrict v = reinterpret_cast<T*>(values);
-    T* __restrict s = reinterpret_cast<T*>(state);
-    const T* __restrict p = reinterpret_cast<const T*>(pushed);
+inline void update_values(T* __restrict values, T* __restrict state, const T* __restrict pushed,
+                          size_t value_count, const RuleContext& context) {
     for (size_t i = 0; i < value_count; ++i)
-        R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
+        R::update(values[i], state + i * R::kStateValues, pushed + i * R::kPushedValues, context);
+}
+
+template <ElementwiseRule R, class T>
+WEIR_KERNEL [[gnu::flatten]] void update_run(std::byte* values, std::byte* state,
+                                             const std::byte* pushed, size_t row_count,
+                                             uint32_t width, const RuleContext& context) {
+    const RuleContext local = context;
+    update_values<R, T>(reinterpret_cast<T*>(values), reinterpret_cast<T*>(state),
+                        reinterpret_cast<const T*>(pushed), row_count * width, local);
 }
 
 /// The two ways to find rows of one value. The flat one is so quick that computing an address
@@ -128,13 +134,15 @@ WEIR_KERNEL void update_single_values(const RowTarget& target, std::span<const u
 }
 
 template <ElementwiseRule R, class T>
-WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint32_t> rows,
-                                  const std::byte* pushed, const RuleContext& context) {
+WEIR_KERNEL [[gnu::flatten]] void update_wide_rows(const RowTarget& target,
+                                                   std::span<const uint32_t> rows,
+                                                   const std::byte* pushed,
+                                                   const RuleContext& context) {
     const RuleContext local = context;
     const RowView values = target.values;
     const RowView state = target.state;
     const size_t width = target.width;
-    const T* __restrict p = reinterpret_cast<const T*>(pushed);
+    const T* p = reinterpret_cast<const T*>(pushed);
     const auto ask = [&](size_t r) {
         prefetch_row(values.at(rows[r]), width * sizeof(T));
         if constexpr (R::kStateValues > 0)
@@ -146,11 +154,9 @@ WEIR_KERNEL void update_wide_rows(const RowTarget& target, std::span<const uint3
         ask(r);
     for (size_t r = 0; r < rows.size(); ++r) {
         if (r + ahead < rows.size()) ask(r + ahead);
-        T* __restrict v = reinterpret_cast<T*>(values.at(rows[r]));
-        T* __restrict s = nullptr;
+        T* s = nullptr;
         if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(rows[r]));
-        for (size_t i = 0; i < width; ++i)
-            R::update(v[i], s + i * R::kStateValues, p + i * R::kPushedValues, local);
+        update_values<R, T>(reinterpret_cast<T*>(values.at(rows[r])), s, p, width, local);
         p += width * R::kPushedValues;
     }
 }
@@ -178,6 +184,11 @@ WEIR_KERNEL [[gnu::flatten]] void update_row_run(std::byte* values, std::byte* s
                                                  const std::byte* pushed, size_t row_count,
                                                  uint32_t width, const RuleContext& context) {
     const RuleContext local = context;
+    if constexpr (UpdatesSingles<R, T>) {
+        if (width == 1)
+            return R::update_singles(reinterpret_cast<T*>(values), state,
+                                     reinterpret_cast<const T*>(pushed), row_count, local);
+    }
     const size_t state_bytes = row_state_bytes<R, T>(width);
     RuleRow<T> row{.values = reinterpret_cast<T*>(values),
                    .state = state,
