@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "bench/jobs/keys.h"
+#include "bench/jobs/pushed_rules.h"
 #include "bench/limits/wide_table.h"
 #include "bench/micro/arena.h"
 #include "lib/base/random.h"
@@ -18,20 +19,6 @@ using limits::WideTable;
 
 constexpr size_t kListKeys = 8192;
 
-/// A rule, and what one core does in its place.
-struct Pushed {
-    Rule rule;
-    limits::WideStep step;
-};
-
-std::vector<Pushed> pushed_rules() {
-    using Kind = limits::WideStep::Kind;
-    return {{adagrad(0.1, 1e-8), {.kind = Kind::kAdagrad}},
-            {momentum(0.1, 0.9), {.kind = Kind::kMomentum}},
-            {adam(0.1, 0.9, 0.999, 1e-8), {.kind = Kind::kAdam}},
-            {ftrl(0.1, 1, 0.01), {.kind = Kind::kFtrl}}};
-}
-
 class LookupBench {
 public:
     LookupBench(Client& client, const BenchFlags& flags, BenchReport& report, size_t list_count)
@@ -42,7 +29,7 @@ public:
           in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
 
     /// Pulls, too, with the first of the rules.
-    Status run(uint32_t width, const Pushed& pushed, bool has_pulls);
+    Status run(uint32_t width, const PushedRule& pushed, bool has_pulls);
 
 private:
     [[nodiscard]] std::span<const uint64_t> list(size_t i) const {
@@ -60,7 +47,7 @@ private:
     template <class Operation>
     Result<double> time_lists(Flight& flight, Operation&& operation);
     template <class Operation, class Limit>
-    Status measure(std::string work, uint32_t width, Operation&& operation, Limit&& limit);
+    Status measure(std::string work, size_t row_floats, Operation&& operation, Limit&& limit);
 
     Client& client_;
     const BenchFlags& flags_;
@@ -85,10 +72,10 @@ Result<double> LookupBench::time_lists(Flight& flight, Operation&& operation) {
 }
 
 template <class Operation, class Limit>
-Status LookupBench::measure(std::string work, uint32_t width, Operation&& operation,
+Status LookupBench::measure(std::string work, size_t row_floats, Operation&& operation,
                             Limit&& limit) {
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
-    Turns turns(std::move(work), kListKeys, width * sizeof(float), in_flight_);
+    Turns turns(std::move(work), kListKeys, row_floats * sizeof(float), in_flight_);
     for (int i = 0; i < flags_.repetitions(); ++i) {
         new_lists();
         WEIR_ASSIGN(const double ours, time_lists(turns.flight, operation));
@@ -102,7 +89,7 @@ Status LookupBench::measure(std::string work, uint32_t width, Operation&& operat
     return {};
 }
 
-Status LookupBench::run(uint32_t width, const Pushed& pushed, bool has_pulls) {
+Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls) {
     const size_t key_count = list_count_ * kListKeys;
     if (keys_.size() == 0) {
         WEIR_ASSIGN(keys_, client_.make_buffer<uint64_t>(key_count));
@@ -114,7 +101,8 @@ Status LookupBench::run(uint32_t width, const Pushed& pushed, bool has_pulls) {
     const std::string name = fmt::format("lookup {} {}", pushed.rule.name, width);
     WEIR_ASSIGN(Table<float> table, client_.create_table<float>(name, options));
     const size_t list_values = kListKeys * width;
-    WEIR_ASSIGN(Buffer<float> gradients, client_.make_buffer<float>(list_values));
+    const size_t pushed_floats = kListKeys * pushed.step.pushed_floats(width);
+    WEIR_ASSIGN(Buffer<float> gradients, client_.make_buffer<float>(pushed_floats));
     WEIR_ASSIGN(Buffer<float> pulled, client_.make_buffer<float>(in_flight_ * list_values));
     fill_with_updates(gradients.span());
     const auto push = [&](size_t i) { return table.push(list(i), gradients.span()); };
@@ -140,7 +128,8 @@ Status LookupBench::run(uint32_t width, const Pushed& pushed, bool has_pulls) {
         WEIR_TRY(measure(fmt::format("pull, width {}", width), width, pull,
                          [&](size_t i) { ready.pull(list(i), out); }));
     }
-    WEIR_TRY(measure(fmt::format("{} push, width {}", pushed.rule.name, width), width, push,
+    WEIR_TRY(measure(fmt::format("{} push, width {}", pushed.rule.name, width),
+                     pushed.step.pushed_floats(width), push,
                      [&](size_t i) { ready.push(list(i), gradients.data()); }));
     return client_.drop_table(name);
 }
@@ -149,9 +138,9 @@ Status LookupBench::run(uint32_t width, const Pushed& pushed, bool has_pulls) {
 
 Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report) {
     LookupBench bench(client, flags, report, flags.brief ? 4 : 1'000'000 / kListKeys);
-    const std::vector<Pushed> rules = pushed_rules();
+    const std::vector<PushedRule> rules = pushed_rules();
     for (const uint32_t width : {16, 64, 128}) {
-        for (const Pushed& pushed : rules)
+        for (const PushedRule& pushed : rules)
             WEIR_TRY(bench.run(width, pushed, &pushed == &rules.front()));
     }
     return {};

@@ -165,12 +165,14 @@ class Bench(unittest.TestCase):
 
     def test_lookup_pulls_and_pushes_rows_of_three_widths(self):
         rows = self.bench("lookup")
+        rules = ("adagrad", "sum", "mean", "count_min", "sgd", "momentum", "nesterov", "row_adagrad", "rmsprop", "adam", "adamw", "lion",
+                 "ftrl", "prox_l1")
         self.assertEqual([row["work"] for row in rows],
-                         [f"{work}, width {width}" for width in (16, 64, 128)
-                          for work in ("pull", "adagrad push", "momentum push", "adam push", "ftrl push")])
+                         [f"{work}, width {width}" for width in (16, 64, 128) for work in ("pull", *(f"{rule} push" for rule in rules))])
         for row in rows:
             self.assertEqual(row["keys"], 8192)
-            self.assertEqual(row["size_bytes"], 8192 * 4 * int(row["work"].split()[-1]))
+            pushed = 2 if row["work"].startswith("prox_l1") else 1  # numbers for each value
+            self.assertEqual(row["size_bytes"], 8192 * 4 * pushed * int(row["work"].split()[-1]))
 
     def delay(self, *flags):
         with tempfile.TemporaryDirectory() as folder:
