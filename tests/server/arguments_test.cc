@@ -20,7 +20,7 @@ constexpr double kTableRate = 0.5;
 /// Two workers, and a table of "sgd" with a rate of 0.5.
 class RateCluster : public SimCluster {
 public:
-    explicit RateCluster(Layout layout, SimShape shape = {})
+    explicit RateCluster(Layout layout, const SimShape& shape = {})
         : SimCluster(1, with_workers(shape), {.maps_memory = shape.eager_bytes != 0}) {
         REQUIRE(start());
         TableSchema schema = layout == Layout::kDense
@@ -143,6 +143,60 @@ TEST_SUITE("arguments") {
         REQUIRE(cluster.finish(0, next).has_value());
         REQUIRE(cluster.finish(1, other).has_value());
         CHECK(cluster.value() == -2);
+    }
+
+    TEST_CASE("different arguments are named with backups, after a recut and after a takeover") {
+        for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+            SimShape shape;
+            shape.servers = 3;
+            shape.shards = 1;
+            shape.replicas = 1;
+            shape.is_manager_apart = true;
+            RateCluster cluster(layout, shape);
+            uint64_t iteration = 0;
+            double expected = 0;
+            /// Of one iteration in which the second worker brings another rate, and one in which it does not.
+            const auto check = [&] {
+                ++iteration;
+                const auto first = cluster.push(0, {{"rate", 1}}, iteration);
+                const auto second = cluster.push(1, {{"rate", 2}}, iteration);
+                for (const uint32_t worker : {0, 1}) {
+                    const Status outcome = cluster.finish(worker, worker == 0 ? first : second);
+                    REQUIRE_MESSAGE(outcome.code() == Errc::kDifferentArguments,
+                                    (outcome ? "" : outcome.error().text()));
+                    const std::string text = outcome.error().text();
+                    const bool names_both = text.find("workers 0 and 1") != std::string::npos ||
+                                            text.find("workers 1 and 0") != std::string::npos;
+                    CHECK_MESSAGE(names_both, text);
+                }
+                CHECK(cluster.value() == expected);
+                ++iteration;
+                const auto next = cluster.push(0, {{"rate", 4}}, iteration);
+                const auto other = cluster.push(1, {{"rate", 4}}, iteration);
+                REQUIRE(cluster.finish(0, next).has_value());
+                REQUIRE(cluster.finish(1, other).has_value());
+                expected -= 8;
+                CHECK(cluster.value() == expected);
+            };
+            const auto is_at_rest = [&] {
+                return std::ranges::all_of(
+                    cluster.manager->view().segments(), [](const ViewSegment& segment) {
+                        return segment.backup_count() == 1 && !segment.has_learner();
+                    });
+            };
+            REQUIRE(cluster.run_until(is_at_rest));
+            check();
+            (void)cluster.add_server({.shards = 1});
+            REQUIRE(cluster.run_until(
+                [&] { return cluster.manager->view().servers().size() == 4 && is_at_rest(); }));
+            check();
+            const uint64_t epoch = cluster.manager->view().epoch();
+            cluster.kill_host(1);
+            check();  // some of it before the takeover is known
+            REQUIRE(cluster.run_until(
+                [&] { return cluster.manager->view().epoch() > epoch && is_at_rest(); }));
+            check();
+        }
     }
 
     TEST_CASE("what the rule does not take is refused before it is sent") {
