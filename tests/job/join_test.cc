@@ -26,6 +26,7 @@
 #include "lib/bootstrap/rendezvous/socket.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/weir.h"
+#include "tests/wait_until.h"
 #include "transport/net/reserved_port.h"
 
 namespace weir {
@@ -513,6 +514,65 @@ TEST_SUITE("join") {
         CHECK_MESSAGE(
             other.find("rule 'half_way' has version 2 here, and version 1") != std::string::npos,
             other);
+        CHECK(client->leave());
+        CHECK(open.job->serve());
+    }
+
+    TEST_CASE("a table whose rule a server lacks, or has as another version, is not made") {
+        JobOptions options;
+        options.add_rules = [](RuleRegistry& rules) {
+            CHECK(rules.register_rule<HalfWay<1>>("half_way"));
+        };
+        const OpenJob open(options);
+        auto client = open.job->make_client(0);
+        REQUIRE(client.has_value());
+        auto sums = std::move(client->create_table<double>("sums", {})).value();
+        const std::vector<double> ones(kKeys.size(), 1);
+        const uint64_t alone_bytes = client->stats()->servers_registered_bytes;
+        double pushed = 0;
+        const auto refused_beside = [&](const std::function<void(RuleRegistry&)>& add_rules) {
+            JoinOptions joiner;
+            joiner.contact = open.at;
+            joiner.shards = 1;
+            joiner.add_rules = add_rules;
+            auto joined = Job::join(joiner, config_with({}));
+            REQUIRE(joined.has_value());
+            std::atomic<bool> is_over = false;
+            std::thread serving(
+                [&] { CHECK(text_of((*joined)->serve([&] { return is_over.load(); })) == "ok"); });
+            const auto has_joined = [&] {
+                const auto stats = client->stats();
+                REQUIRE(stats);
+                return stats->servers_registered_bytes > alone_bytes;
+            };
+            REQUIRE(testing::wait_until(
+                has_joined, [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
+            const auto made = client->create_table<double>("weights", {.rule = Rule("half_way")});
+            const std::string text = made ? "ok" : made.error().text();
+            CHECK(client->open_table<double>("weights").code() == Errc::kNotFound);
+            REQUIRE(sums.push(kKeys, ones).wait());  // the job goes on
+            ++pushed;
+            is_over = true;
+            serving.join();
+            std::vector<double> values(kKeys.size());
+            REQUIRE(sums.pull(kKeys, values).wait());
+            CHECK(values == std::vector<double>(kKeys.size(), pushed));
+            return text;
+        };
+        const std::string without = refused_beside({});
+        CHECK_MESSAGE(
+            without.find("table 'weights': no update rule 'half_way'") != std::string::npos,
+            without);
+        const std::string other = refused_beside(
+            [](RuleRegistry& rules) { CHECK(rules.register_rule<HalfWay<2>>("half_way")); });
+        CHECK_MESSAGE(
+            other.find("rule 'half_way' has version 2 here, and version 1") != std::string::npos,
+            other);
+        for (const std::string& text : {without, other})
+            CHECK_MESSAGE(text.find("shard ") != std::string::npos, text);
+        auto table =
+            std::move(client->create_table<double>("weights", {.rule = Rule("half_way")})).value();
+        REQUIRE(table.push(kKeys, ones).wait());
         CHECK(client->leave());
         CHECK(open.job->serve());
     }
