@@ -30,6 +30,42 @@ inline void prefetch_row(const std::byte* row, size_t bytes) noexcept {
     __builtin_prefetch(end - 1, 1);  // a row may begin inside a line
 }
 
+/// Where the values and the state of wide rows are. In a sparse table they are one piece of memory.
+class WideRows {
+public:
+    WideRows(const RowTarget& target, size_t value_bytes, size_t state_bytes) noexcept
+        : values_(target.values),
+          state_(target.state),
+          value_bytes_(value_bytes),
+          state_bytes_(state_bytes),
+          is_one_piece_(target.state.granules == target.values.granules &&
+                        target.state.offset_bytes == target.values.offset_bytes + value_bytes) {}
+
+    struct Row {
+        std::byte* values;
+        std::byte* state;
+    };
+
+    [[nodiscard]] Row at(uint32_t row) const noexcept {
+        std::byte* const values = values_.at(row);
+        if (state_bytes_ == 0) return {values, nullptr};
+        return {values, is_one_piece_ ? values + value_bytes_ : state_.at(row)};
+    }
+
+    void prefetch(uint32_t row) const noexcept {
+        const Row its = at(row);
+        prefetch_row(its.values, value_bytes_ + (is_one_piece_ ? state_bytes_ : 0));
+        if (state_bytes_ != 0 && !is_one_piece_) prefetch_row(its.state, state_bytes_);
+    }
+
+private:
+    RowView values_;
+    RowView state_;
+    size_t value_bytes_;
+    size_t state_bytes_;
+    bool is_one_piece_;
+};
+
 /// How many wide rows ahead to prefetch: as many lines as for narrow rows, or a few more.
 constexpr size_t wide_rows_ahead(size_t row_bytes) noexcept {
     constexpr size_t kLinesAhead = 64;
@@ -139,24 +175,19 @@ WEIR_KERNEL [[gnu::flatten]] void update_wide_rows(const RowTarget& target,
                                                    const std::byte* pushed,
                                                    const RuleContext& context) {
     const RuleContext local = context;
-    const RowView values = target.values;
-    const RowView state = target.state;
     const size_t width = target.width;
+    const size_t value_bytes = width * sizeof(T);
+    const WideRows at(target, value_bytes, value_bytes * R::kStateValues);
     const T* p = reinterpret_cast<const T*>(pushed);
-    const auto ask = [&](size_t r) {
-        prefetch_row(values.at(rows[r]), width * sizeof(T));
-        if constexpr (R::kStateValues > 0)
-            prefetch_row(state.at(rows[r]), width * sizeof(T) * R::kStateValues);
-    };
     const size_t ahead =
-        std::min(rows.size(), wide_rows_ahead(width * sizeof(T) * (1 + R::kStateValues)));
+        std::min(rows.size(), wide_rows_ahead(value_bytes * (1 + R::kStateValues)));
     for (size_t r = 0; r < ahead; ++r)
-        ask(r);
+        at.prefetch(rows[r]);
     for (size_t r = 0; r < rows.size(); ++r) {
-        if (r + ahead < rows.size()) ask(r + ahead);
-        T* s = nullptr;
-        if constexpr (R::kStateValues > 0) s = reinterpret_cast<T*>(state.at(rows[r]));
-        update_values<R, T>(reinterpret_cast<T*>(values.at(rows[r])), s, p, width, local);
+        if (r + ahead < rows.size()) at.prefetch(rows[r + ahead]);
+        const WideRows::Row row = at.at(rows[r]);
+        update_values<R, T>(reinterpret_cast<T*>(row.values), reinterpret_cast<T*>(row.state), p,
+                            width, local);
         p += width * R::kPushedValues;
     }
 }
@@ -209,22 +240,19 @@ WEIR_KERNEL [[gnu::flatten]] void update_whole_rows(const RowTarget& target,
                                                     const std::byte* pushed,
                                                     const RuleContext& context) {
     const RuleContext local = context;
-    const RowView values = target.values;
-    const RowView state = target.state;
     const uint32_t width = target.width;
+    const size_t value_bytes = width * sizeof(T);
     const size_t state_bytes = row_state_bytes<R, T>(width);
-    const auto ask = [&](size_t r) {
-        prefetch_row(values.at(rows[r]), width * sizeof(T));
-        if (state_bytes != 0) prefetch_row(state.at(rows[r]), state_bytes);
-    };
-    const size_t ahead = std::min(rows.size(), wide_rows_ahead(width * sizeof(T) + state_bytes));
+    const WideRows at(target, value_bytes, state_bytes);
+    const size_t ahead = std::min(rows.size(), wide_rows_ahead(value_bytes + state_bytes));
     for (size_t r = 0; r < ahead; ++r)
-        ask(r);
+        at.prefetch(rows[r]);
     RuleRow<T> row{.pushed = reinterpret_cast<const T*>(pushed), .width = width};
     for (size_t r = 0; r < rows.size(); ++r) {
-        if (r + ahead < rows.size()) ask(r + ahead);
-        row.values = reinterpret_cast<T*>(values.at(rows[r]));
-        if (state_bytes != 0) row.state = state.at(rows[r]);
+        if (r + ahead < rows.size()) at.prefetch(rows[r + ahead]);
+        const WideRows::Row its = at.at(rows[r]);
+        row.values = reinterpret_cast<T*>(its.values);
+        row.state = its.state;
         if constexpr (WantsKeys<R>) row.key = local.keys[r];
         R::update_row(row, local);
         row.pushed += size_t{width} * R::kPushedValues;
