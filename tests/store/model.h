@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/prox.h"
 #include "lib/store/table.h"
 
 namespace weir::testing {
@@ -98,10 +97,15 @@ inline void model_rule(const std::string& rule, ModelRow& row, const std::vector
             w = std::abs(s) <= p[2] ? 0
                                     : -(s - sign * p[2]) / ((p[1] + std::sqrt(s2)) / p[0] + p[3]);
         }
-        if (rule == "prox_l1") {
-            const auto next = prox_l1_step<double>({w, s}, g, pushed[2 * i + 1], p[0]);
-            w = next.weight;
-            s = next.trust;
+        if (rule == "prox_l1" && pushed[2 * i + 1] < 0) {
+            w -= g / pushed[2 * i + 1];
+        } else if (rule == "prox_l1") {  // s: trust
+            const double u = std::max(pushed[2 * i + 1], 1e-30);
+            const double slope = u * w - g;  // u times where a step without penalty would end
+            const double least = std::max(0.0, std::abs(slope) - p[0]) / u;
+            const double next = w + std::clamp(std::copysign(least, slope) - w, -s, s);
+            s = std::max({4 * std::abs(next - w), s / 2, 1e-9});
+            w = next;
         }
     }
 }
