@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/jobs/pushed_rules.h"
 #include "bench/limits/line_table.h"
 #include "bench/limits/memory_work.h"
+#include "bench/limits/wide_table.h"
 #include "bench/micro/arena.h"
 #include "bench/micro/beside.h"
 #include "lib/base/bytes.h"
@@ -81,8 +83,9 @@ Made make_table(const TableSchema& schema, Memory& memory, size_t list_cache_byt
     return {std::move(lists), std::move(table)};
 }
 
-void push(TableShard& table, const std::vector<uint64_t>& list, const std::vector<float>& deltas) {
-    WEIR_CHECK(table.push(*table.rows_for_push(list), bytes_of(deltas, list.size())));
+void push(TableShard& table, const std::vector<uint64_t>& list, const std::vector<float>& deltas,
+          size_t row_floats = 1) {
+    WEIR_CHECK(table.push(*table.rows_for_push(list), bytes_of(deltas, list.size() * row_floats)));
 }
 
 /// A dense table and an array of the same size.
@@ -244,6 +247,65 @@ void unseen_lists_add(benchmark::State& state) {
         [&] {
             for (size_t i = 0; i < some; ++i)
                 unseen.plain.add(list(unseen.next_limit), unseen.deltas.data());
+        });
+}
+
+/// A sparse table of wide rows, the limit's table with the same keys, and lists that neither has seen.
+struct RuleRows {
+    static constexpr size_t kRuleListKeys = 8192;
+
+    RuleRows(int64_t rule, int64_t row_width, int64_t key_count)
+        : pushed(pushed_rules().at(static_cast<size_t>(rule))),
+          width(static_cast<size_t>(row_width)),
+          count(static_cast<size_t>(key_count)),
+          arena(fresh_arena(count * (2 * pushed.step.row_floats(width) * sizeof(float) + 140) +
+                            64 * kMiB)),
+          // The cache is so small that every pushed list is new to the table.
+          table(make_table({.name = "rows",
+                            .layout = Layout::kSparse,
+                            .width = static_cast<uint32_t>(width),
+                            .key_count = count,
+                            .rule = pushed.rule.name,
+                            .parameters = pushed.rule.parameters},
+                           arena, kRuleListKeys * sizeof(uint32_t))),
+          plain({arena.array<limits::WideTable::Bucket>(limits::line_buckets_for(count)),
+                 limits::line_buckets_for(count)},
+                arena.array<float>(count * pushed.step.row_floats(width)), width, pushed.step),
+          gradients(kRuleListKeys * pushed.step.pushed_floats(width)) {
+        std::vector<uint64_t> keys = random_keys(count, 2);
+        for (size_t i = 0; i < gradients.size(); ++i)
+            gradients[i] = 1.0F / static_cast<float>(3 + i % 1021);
+        for (const auto& list : lists_of(keys, kRuleListKeys))
+            push(*table, list, gradients, pushed.step.pushed_floats(width));
+        plain.insert(keys);
+        Random random(3);
+        std::ranges::shuffle(keys, random);
+        lists = lists_of(keys, kRuleListKeys);
+    }
+
+    PushedRule pushed;
+    size_t width;
+    size_t count;
+    Arena& arena;
+    Made table;
+    limits::WideTable plain;
+    std::vector<float> gradients;
+    std::vector<std::vector<uint64_t>> lists;
+};
+
+/// What `weir bench lookup` pushes, on one core and without messages.
+void rule_push(benchmark::State& state) {
+    auto& rows = prepared<RuleRows>(state.range(0), state.range(1), state.range(2));
+    state.SetLabel(rows.pushed.rule.name);
+    run_beside(
+        state, static_cast<double>(rows.lists.size() * RuleRows::kRuleListKeys),
+        [&] {
+            for (const auto& list : rows.lists)
+                push(*rows.table, list, rows.gradients, rows.pushed.step.pushed_floats(rows.width));
+        },
+        [&] {
+            for (const auto& list : rows.lists)
+                rows.plain.push(list, rows.gradients.data());
         });
 }
 
@@ -414,6 +476,10 @@ void key_counts(benchmark::internal::Benchmark* work) {
 BENCHMARK(known_list_add)->Apply(key_counts);
 BENCHMARK(known_list_pull)->Apply(key_counts);
 BENCHMARK(unseen_lists_add)->Apply(key_counts);
+BENCHMARK(rule_push)
+    ->ArgNames({"rule", "width", "keys"})
+    ->ArgsProduct({benchmark::CreateDenseRange(0, 13, 1), {16, 64, 128}, {16384, 1'000'000}})
+    ->UseManualTime();
 BENCHMARK(rows_list)->Apply(key_counts);
 BENCHMARK(rows_take)->Apply(key_counts);
 BENCHMARK(dense_move)->ArgName("table_MiB")->Arg(16)->Arg(512)->UseManualTime();
