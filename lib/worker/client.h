@@ -245,7 +245,7 @@ struct ClientStats {
     uint64_t pushes = 0;
     uint64_t pulls = 0;
     uint64_t errors_lost =
-        0;  ///< of Tasks destroyed without wait(), and behind the first one of a `Tasks`
+        0;  ///< of Tasks destroyed without wait(), and behind the first one of a `Tasks`; of Scans
     uint64_t servers_bytes_sent = 0;      ///< in messages, and values written to workers' memory
     uint64_t servers_bytes_received = 0;  ///< in messages, and keys and values read from there
     uint64_t servers_bytes_copied = 0;

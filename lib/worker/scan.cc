@@ -50,9 +50,23 @@ TableScan::TableScan(std::shared_ptr<ClientState> state, std::shared_ptr<const T
 }
 
 TableScan::~TableScan() {
-    if (!is_asked_ && is_due_) return;
+    const bool is_open = is_asked_ || !is_due_;
+    const bool is_lost = !status_ && !is_status_seen_;
+    if (!is_open && !is_lost) return;
     const access::TurnInTheEnd turn(*state_);
-    state_->core().drop(call_);
+    const Status ended = is_lost ? status_ : outcome();
+    if (ended) return;
+    state_->core().lose_error(Error(
+        ended.code(),
+        fmt::format("a scan of table '{}' failed: {}", info_->schema.name, ended.error().text())));
+}
+
+/// Of the call that is open, if it has ended: nobody will ask for its piece.
+Status TableScan::outcome() {
+    ClientCore& core = state_->core();
+    const Status ended = core.done(call_) ? core.take(call_) : Status();
+    core.drop(call_);
+    return ended.code() == Errc::kStaleEpoch ? Status() : ended;  // the scan would go on elsewhere
 }
 
 /// Waits for the tasks after which it comes.
@@ -100,12 +114,15 @@ bool TableScan::next() {
     if (status_) return !keys_.empty();
     keys_.clear();
     values_.clear();
+    is_status_seen_ = false;
     return false;
 }
 
 const Status& TableScan::status() const noexcept {
     static const Status kRefused = access::no_turn();
-    return std::atomic_ref<uint64_t>(refused_) == number_of_this_thread() ? kRefused : status_;
+    if (std::atomic_ref<uint64_t>(refused_) == number_of_this_thread()) return kRefused;
+    is_status_seen_ = true;
+    return status_;
 }
 
 Status TableScan::take_piece(uint64_t end_ns) {

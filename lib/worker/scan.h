@@ -54,6 +54,7 @@ public:
 
 private:
     void ask(uint64_t deadline_ns);
+    [[nodiscard]] Status outcome();
     [[nodiscard]] Status begin();
     [[nodiscard]] Status take_piece(uint64_t end_ns);
     [[nodiscard]] Status pull_values();
@@ -71,6 +72,7 @@ private:
     std::vector<std::byte> values_;
     Status status_;
     mutable uint64_t refused_ = 0;  // atomic: the thread whose last next() found another one here
+    mutable bool is_status_seen_ = false;  // since it is an error
 };
 
 /// All keys that have a row in a table, with their values. Of a dense table these are all keys,
@@ -82,6 +84,9 @@ private:
 /// with all its values as they were at one moment while next() fetched its piece or the one
 /// before it; keys of different pieces may be of different moments. A key that is added meanwhile
 /// comes once or not at all. For the state of one moment, put the scan between two barriers.
+///
+/// An error that nobody has asked for when the Scan is destroyed is logged and counted, as that of
+/// a Task.
 ///
 /// Of a sparse table, a scan remembers the keys of the server's shard that it reads, 8 bytes each.
 ///

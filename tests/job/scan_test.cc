@@ -14,6 +14,7 @@
 
 #include "lib/weir.h"
 #include "tests/job/small_job.h"
+#include "tests/log_lines.h"
 
 namespace weir::test {
 namespace {
@@ -113,6 +114,31 @@ TEST_SUITE("scan") {
         auto after = table.scan();
         CHECK_FALSE(after.next());
         CHECK(after.status().code() == Errc::kUnavailable);
+    }
+
+    TEST_CASE("an error of a Scan that is destroyed without status() is logged and counted") {
+        const testing::LogLines log;
+        const auto job = start_job(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        auto table = std::move(client.create_table<uint64_t>("t", {})).value();
+        const auto lost = [&] { return std::move(client.stats()).value().errors_lost; };
+        {
+            auto late = table.scan({.deadline = std::chrono::nanoseconds(-1)});
+            CHECK(late.status().code() == Errc::kDeadline);
+            CHECK_FALSE(late.next());
+        }
+        CHECK(lost() == 0);
+        {
+            auto late = table.scan({.deadline = std::chrono::nanoseconds(-1)});
+            CHECK_FALSE(late.next());
+        }
+        CHECK(lost() == 1);
+        CHECK(log.count("a scan of table 't' failed: ") == 1);
+        CHECK(log.has("a Scan without status()"));
+        { const auto never_used = table.scan({.keys = KeyRange{2, 1}}); }
+        CHECK(lost() == 2);
+        { const auto left = table.scan(); }
+        CHECK(lost() == 2);
     }
 }
 

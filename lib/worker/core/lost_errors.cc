@@ -31,10 +31,9 @@ void LostErrors::lose(const Error& error) {
     constexpr size_t kLoggedMax = 1024;
     if (logged_.size() == kLoggedMax || !logged_.insert(which).second) return;
     log(LogLevel::kWarning,
-        "{}: {}; nobody has asked for this error (a Task was destroyed without wait(), or Tasks "
-        "with an error, or it is not the first error of a Tasks): it may have lost values. Further "
-        "ones like it are only counted "
-        "(ClientStats::errors_lost)",
+        "{}: {}; nobody has asked for this error (a Task was destroyed without wait(), a Scan "
+        "without status(), or Tasks with an error, or it is not the first error of a Tasks): it "
+        "may have lost values. Further ones like it are only counted (ClientStats::errors_lost)",
         standing_.name(), text);
 }
 
