@@ -74,6 +74,13 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
             rule->check_parameters(schema.parameters, schema.value_type, schema.width);
         !sound)
         return refused(schema, sound.error().text());
+    const bool is_zero = !schema.initial_value.is_random() && schema.initial_value.first == 0;
+    if (rule->begins_at_zero && !is_zero) {
+        return refused(schema,
+                       fmt::format("rule '{}' makes values of its state alone, so the first push "
+                                   "would lose the initial value {}; leave that at 0",
+                                   schema.rule, to_string(schema.initial_value)));
+    }
     const size_t state_bytes = rule->kernels_for(schema.value_type).state_bytes(schema.width);
     if (state_bytes > kStateBytesMax) {
         return refused(schema,

@@ -246,6 +246,15 @@ TEST_SUITE("row rule") {
               "table 't': rule 'momentum': momentum must be finite, is nan");
         CHECK(why("ftrl", ValueType::kFloat32, {{0.1, 1, -1}}) ==
               "table 't': rule 'ftrl': l1 must be 0 or greater, is -1");
+        for (const InitialValue& initial : {InitialValue(0.5), uniform(-1, 1, 3)}) {
+            TableSchema schema{.name = "t", .rule = "ftrl", .initial_value = initial};
+            schema.key_count = 1;
+            schema.parameters = {{0.1, 1}};
+            CHECK(check_schema(schema, rules).error().text() ==
+                  "table 't': rule 'ftrl' makes values of its state alone, so the first push would "
+                  "lose the initial value " +
+                      to_string(initial) + "; leave that at 0");
+        }
         CHECK(why("count_min", ValueType::kUInt32, {{4}}, 12).empty());
         CHECK(why("count_min", ValueType::kUInt32, {{5}}, 12) ==
               "table 't': rule 'count_min': depth must be a whole number that divides the width");

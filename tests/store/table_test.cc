@@ -249,7 +249,9 @@ TEST_SUITE("table") {
                 for (const uint32_t width : {1U, 2U, 3U, 8U, 17U, 36U}) {
                     CAPTURE(width);
                     TableSchema schema = schema_of(layout, value_type_of<T>(), width, rule);
-                    schema.initial_value = static_cast<double>(seed++ % 3);
+                    const bool begins_at_zero = (*rules.find(rule))->begins_at_zero;
+                    schema.initial_value = begins_at_zero ? 0.0 : static_cast<double>(seed % 3);
+                    ++seed;
                     History<T>(schema, seed, ways).run(40);
                 }
                 CHECK(ways.new_lists > 0);
@@ -300,7 +302,7 @@ TEST_SUITE("table") {
                                  << (layout == Layout::kDense ? "dense" : "sparse"));
                     TableSchema schema = schema_of(layout, value_type_of<T>(), width, rule);
                     schema.key_count = 203;
-                    schema.initial_value = 0.25;
+                    schema.initial_value = (*rules.find(rule))->begins_at_zero ? 0 : 0.25;
                     const auto push = [&](TableShard& table, std::span<const T> pushed,
                                           uint64_t first, uint64_t step) {
                         const size_t row = table.row_layout().pushed_values;

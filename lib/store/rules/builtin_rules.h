@@ -212,6 +212,7 @@ struct Lion : Descent {
 /// Source: McMahan et al., KDD 2013, algorithm 1
 struct Ftrl : Descent {
     static constexpr uint32_t kStateValues = 2;
+    static constexpr bool kBeginsAtZero = true;
     static constexpr std::array kParameters = {RuleParameter{.name = "rate"},
                                                RuleParameter{.name = "beta", .may_be_zero = true},
                                                RuleParameter{.name = "l1", .may_be_zero = true},

@@ -26,6 +26,7 @@ struct RuleEntry {
     Combine combine = Combine::kSum;
     bool by_row = false;
     bool wants_keys = false;
+    bool begins_at_zero = false;  ///< its state alone makes the values: others would be lost
     std::span<const RuleParameter> parameters{};
     bool names_parameters = false;
     std::span<const RuleArgument> arguments{};
@@ -98,6 +99,7 @@ public:
             entry.arguments = R::kArguments;
         }
         if constexpr (HasVersion<R>) entry.version = R::kVersion;
+        if constexpr (requires { R::kBeginsAtZero; }) entry.begins_at_zero = R::kBeginsAtZero;
         if constexpr (NamesParameters<R>) {
             entry.parameters = R::kParameters;
             entry.names_parameters = true;
