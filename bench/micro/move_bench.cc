@@ -28,7 +28,7 @@ struct Side {
     explicit Side(size_t memory_bytes) : memory(memory_bytes), lists(memory, 0) {}
 
     Arena memory;
-    KeyListCache lists;
+    KnownLists lists;
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
     ShardTables tables;
     Holdings holdings{tables};
@@ -65,8 +65,8 @@ public:
           from_(std::move(device_->make_endpoint({})).value()),
           to_(std::move(device_->make_endpoint({})).value()),
           outbox_(*to_),
-          streams_(*from_, clock_, primary_.holdings, primary_.tables, LendingOptions(),
-                   failures_) {
+          streams_(*from_, clock_, primary_.holdings, primary_.tables, primary_.lists,
+                   LendingOptions(), failures_) {
         const std::vector<NewServer> servers{{.addresses = {from_->address()}},
                                              {.addresses = {to_->address()}}};
         ViewData data = first_view(servers, 1)->data();
@@ -98,7 +98,7 @@ public:
 
     /// Moves all.
     MoveTimes run(Pace pace) {
-        streams_.take_view(view_, 0);
+        streams_.apply_view(view_, 0);
         MoveTimes times;
         while (streams_.take_complete().empty()) {
             times.send_s += cpu_seconds([&] { poll_primary(pace); });
@@ -226,7 +226,7 @@ void move_sparse_as(benchmark::State& state, As as, Pace pace) {
         sums.add(times);
         keys = move.keys().size();
         Arena arena(arena_bytes(Layout::kSparse, keys));
-        KeyListCache lists(arena, 0);
+        KnownLists lists(arena, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto table =
             std::move(TableShard::make({.name = "t", .layout = Layout::kSparse},

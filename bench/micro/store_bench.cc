@@ -73,12 +73,12 @@ struct Made {
 
     TableShard& operator*() const { return *table; }
 
-    std::unique_ptr<KeyListCache> lists;
+    std::unique_ptr<KnownLists> lists;
     std::unique_ptr<TableShard> table;
 };
 
 Made make_table(const TableSchema& schema, Memory& memory, size_t list_cache_bytes) {
-    auto lists = std::make_unique<KeyListCache>(memory, list_cache_bytes);
+    auto lists = std::make_unique<KnownLists>(memory, list_cache_bytes);
     auto table = *TableShard::make(schema, PositionSet::whole_ring(), rules(), memory, *lists);
     return {std::move(lists), std::move(table)};
 }

@@ -5,13 +5,14 @@
 #include <cstring>
 #include <utility>
 
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/wire/messages.h"
 
 namespace weir {
 namespace {
 
-/// Of a record that comes in parts, whose length is the sender's word.
+/// Of a record that comes in fragments, whose length is the sender's word.
 constexpr uint64_t kReservedMax = uint64_t{4} << 20;
 
 /// Between two signs of life. A primary waits for some times as long, if a lease is as short as it may be.
@@ -33,30 +34,30 @@ std::string_view Follower::receive(const wire::Frame& frame, Source source) {
     const bool is_first = bytes_to_come_ == 0;
     if (h.first != received_ + (is_first ? 1 : 0)) return "a record with another index than is due";
     if (frame.values.empty() && !(is_first && h.request == 0))
-        return "a part of a record with nothing in it";
+        return "a fragment of a record with nothing in it";
     received_ = h.first;
-    if (is_first && h.request == 0) return take_whole(frame.values, nullptr, source);
+    if (is_first && h.request == 0) return receive_whole(frame.values, nullptr, source);
     if (is_first) {
         if (h.request > RecordMessage::kBytesMax) return "a record that is too long";
         partial_ = spare_.take();
         partial_.clear();
         partial_.reserve(frame.values.size() + std::min(h.request, kReservedMax));
     } else if (h.request + frame.values.size() != bytes_to_come_) {
-        return "a part of a record that does not fit to those before";
+        return "a fragment of a record that does not fit to those before";
     }
     partial_.insert(partial_.end(), frame.values.begin(), frame.values.end());
     if (partial_.size() > RecordMessage::kBytesMax) return "a record that is too long";
     bytes_to_come_ = h.request;
     if (bytes_to_come_ > 0) return {};
     std::vector<std::byte> whole = std::exchange(partial_, {});
-    const std::string_view wrong = take_whole(whole, &whole, source);
+    const std::string_view wrong = receive_whole(whole, &whole, source);
     spare_.give(std::move(whole));
     return wrong;
 }
 
 /// All of a record is here, or can be read. `memory`: that of the bytes, which it may keep.
-std::string_view Follower::take_whole(std::span<const std::byte> bytes,
-                                      std::vector<std::byte>* memory, Source source) {
+std::string_view Follower::receive_whole(std::span<const std::byte> bytes,
+                                         std::vector<std::byte>* memory, Source source) {
     std::span<const std::byte> lent;
     if (const auto at = RecordMessage::lent_at(bytes)) {
         const std::byte* const rows =
@@ -71,9 +72,9 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
         memory = nullptr;
     }
     if (!record_.become(bytes, lent)) return "a malformed record";
-    has_taken_push_ = record_.has_more || record_.has_tail();
+    has_received_push_ = record_.has_more || record_.has_tail();
     if (waiting_.empty()) {
-        const Outcome outcome = take(record_, memory);
+        const Outcome outcome = accept(record_, memory);
         if (outcome != Outcome::kWait) return judge(outcome);
     }
     const bool is_alone = waiting_.empty();
@@ -85,19 +86,20 @@ std::string_view Follower::take_whole(std::span<const std::byte> bytes,
 
 std::string_view Follower::go_on() {
     while (!waiting_.empty() && refusal_ == Errc::kOk) {
-        const Outcome outcome = take_waiting(kStepBytes);
+        const Outcome outcome = accept_waiting(kStepBytes);
         if (outcome == Outcome::kWait) return {};
         if (const std::string_view wrong = judge(outcome); !wrong.empty()) return wrong;
     }
     return {};
 }
 
-/// `bytes_max`: as of take().
-Follower::Outcome Follower::take_waiting(size_t bytes_max) {
+/// `bytes_max`: as of accept().
+Follower::Outcome Follower::accept_waiting(size_t bytes_max) {
     std::vector<std::byte>& first = waiting_.front();
     const size_t bytes = first.size();
-    const Outcome outcome = take(*RecordMessage::decode(first), &first, bytes_max);
+    const Outcome outcome = accept(*RecordMessage::decode(first), &first, bytes_max);
     if (outcome == Outcome::kWait) return outcome;
+    WEIR_CHECK(waiting_bytes_ >= bytes);
     waiting_bytes_ -= bytes;
     spare_.give(std::move(first));
     waiting_.pop_front();
@@ -105,27 +107,30 @@ Follower::Outcome Follower::take_waiting(size_t bytes_max) {
 }
 
 std::string_view Follower::finish_change() {
-    if (applied_parts_ == 0) return {};
-    const std::string_view wrong = judge(take_waiting(~size_t{0}));
+    if (applied_records_ == 0) return {};
+    const std::string_view wrong = judge(accept_waiting(~size_t{0}));
     if (!wrong.empty()) tear();
     return wrong;
 }
 
 std::string_view Follower::judge(Outcome outcome) {
     if (outcome == Outcome::kApplied) {
-        ++taken_;
-        if (change_.empty() && taken_ > applied_) {
-            applied_ = taken_;
+        ++accepted_;
+        if (change_.empty() && accepted_ > applied_) {
+            applied_ = accepted_;
             mend();
         }
     }
-    if (outcome == Outcome::kRefused) waiting_.clear();
-    applied_parts_ = 0;
+    if (outcome == Outcome::kRefused) {
+        waiting_.clear();
+        waiting_bytes_ = 0;
+    }
+    applied_records_ = 0;
     return outcome == Outcome::kMalformed ? wrong_ : std::string_view();
 }
 
 std::optional<Follower::Progress> Follower::take_progress() {
-    const Progress progress{std::min(applied_, taken_), taken_};
+    const Progress progress{std::min(applied_, accepted_), accepted_};
     const bool is_news = told_ != progress || (refusal_ != Errc::kOk && !has_told_refusal_);
     if (!is_news) return std::nullopt;
     has_told_refusal_ = refusal_ != Errc::kOk;
@@ -141,14 +146,14 @@ std::optional<Follower::Progress> Follower::take_sign_of_life(uint64_t now_ns) n
 bool Follower::go_on_behind(uint64_t index, uint64_t number) {
     if (index > applied_) return false;
     ends_.connection = number;
-    received_ = taken_ = index;
+    received_ = accepted_ = index;
     told_ = {index, index};
     partial_.clear();
     bytes_to_come_ = 0;
     waiting_.clear();
     waiting_bytes_ = 0;
     change_.clear();
-    applied_parts_ = 0;
+    applied_records_ = 0;
     change_bytes_ = 0;
     refusal_ = Errc::kOk;
     has_told_refusal_ = false;
@@ -158,9 +163,9 @@ bool Follower::go_on_behind(uint64_t index, uint64_t number) {
 /// A whole record comes: it is applied, or kept until its change is whole. `memory`: that of its bytes,
 /// which it may keep; null: its spans point to where nobody may keep anything. `bytes_max`: of records that
 /// were kept, when there are more, the rest is applied when it is called again.
-Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::byte>* memory,
-                                 size_t bytes_max) {
-    if (taken_ < applied_) return Outcome::kApplied;  // on an earlier connection
+Follower::Outcome Follower::accept(const RecordMessage& record, std::vector<std::byte>* memory,
+                                   size_t bytes_max) {
+    if (accepted_ < applied_) return Outcome::kApplied;  // on an earlier connection
     if (record.has_more) {
         change_.push_back(memory != nullptr ? std::move(*memory) : record.encode(spare_.take()));
         change_bytes_ += change_.back().size();
@@ -170,9 +175,9 @@ Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::b
     }
     wrong_ = "a malformed record";
     // All records of a change are of one table: only the first one can have to wait.
-    for (size_t bytes = 0; applied_parts_ < change_.size(); ++applied_parts_) {
+    for (size_t bytes = 0; applied_records_ < change_.size(); ++applied_records_) {
         if (bytes >= bytes_max) return Outcome::kWait;
-        const std::vector<std::byte>& part = change_[applied_parts_];
+        const std::vector<std::byte>& part = change_[applied_records_];
         bytes += part.size();
         const Outcome outcome = apply(*RecordMessage::decode(part));
         if (outcome != Outcome::kApplied) return outcome;
@@ -180,22 +185,23 @@ Follower::Outcome Follower::take(const RecordMessage& record, std::vector<std::b
     const Outcome outcome = apply(record);
     if (outcome == Outcome::kApplied) {
         note_change(record);
-        for (std::vector<std::byte>& part : change_)
-            spare_.give(std::move(part));
+        for (std::vector<std::byte>& one : change_)
+            spare_.give(std::move(one));
         change_.clear();
         change_bytes_ = 0;
     }
+    WEIR_CHECK(change_.empty() == (change_bytes_ == 0));
     return outcome;
 }
 
-/// A change was applied. Chunks are none: all copies have what they show before this one counts.
+/// A change was applied. Chunks are none: all backups have what they show before this one is in sync.
 void Follower::note_change(const RecordMessage& last) {
-    if (!last.is_shared) return touched_.all_have(taken_);
-    touched_.all_have(last.common);
+    if (!last.is_shared) return touched_.replicated_everywhere(accepted_);
+    touched_.replicated_everywhere(last.common);
     if (last.kind != RecordMessage::Kind::kRows || !last.has_tail()) return;
     const auto note = [&](RecordMessage record) {
         if (record.is_known) record.keys = std::as_bytes(std::span(lists_.at(record.list).keys));
-        touched_.add(taken_ + 1, record);
+        touched_.add(accepted_ + 1, record);
     };
     for (const std::vector<std::byte>& part : change_)
         note(*RecordMessage::decode(part));
@@ -229,8 +235,10 @@ Follower::Outcome Follower::apply(const RecordMessage& message) {
         case RecordMessage::Kind::kEnd:
             for (const LearnedSegment& segment : record->segments) {
                 const Segment* const known = find(segment.range);
-                if (known != nullptr && known->is == segment && known->is_active)
-                    holdings_.learned(segment.range);
+                if (known == nullptr || known->is != segment || !known->is_active) continue;
+                is_preparing_ = holdings_.fill_some(segment.range);
+                if (is_preparing_) return Outcome::kWait;
+                holdings_.learned(segment.range);
             }
             return Outcome::kApplied;
         case RecordMessage::Kind::kForgetLists:
@@ -242,7 +250,7 @@ Follower::Outcome Follower::apply(const RecordMessage& message) {
     if (record->table >= TableMessage::kTablesMax) return Outcome::kMalformed;
     if (record->table >= tables_.size() || tables_[record->table] == nullptr)
         return tables_.dropped.contains(record->table) ? skip_rows(*record) : Outcome::kWait;
-    const Outcome outcome = take_rows(*tables_[record->table], *record);
+    const Outcome outcome = apply_rows(*tables_[record->table], *record);
     if (outcome == Outcome::kRefused) tear();
     return outcome;
 }
@@ -330,23 +338,24 @@ Follower::Outcome Follower::ended(const Status& status) {
     return Outcome::kRefused;
 }
 
-Follower::Outcome Follower::take_rows(TableReplica& table, const RecordMessage& record) {
+Follower::Outcome Follower::apply_rows(TableReplica& table, const RecordMessage& record) {
     table.was_pushed = true;
     if (record.row_count > 0) {
-        const Outcome rows = record.is_range ? take_range(table, record) : take_list(table, record);
+        const Outcome rows =
+            record.is_range ? apply_range(table, record) : apply_list(table, record);
         if (rows != Outcome::kApplied) return rows;
     }
-    return take_times(table, record);
+    return apply_times(table, record);
 }
 
 /// Of a table that was dropped here; its primary had not heard that yet.
 Follower::Outcome Follower::skip_rows(const RecordMessage& record) {
     if (record.list == 0) return Outcome::kApplied;
     if (!record.is_known) return keep_list(record) ? Outcome::kApplied : Outcome::kMalformed;
-    return known_list(record) != nullptr ? Outcome::kApplied : Outcome::kMalformed;
+    return numbered_list(record) != nullptr ? Outcome::kApplied : Outcome::kMalformed;
 }
 
-Follower::Outcome Follower::take_range(TableReplica& table, const RecordMessage& record) {
+Follower::Outcome Follower::apply_range(TableReplica& table, const RecordMessage& record) {
     wrong_ = "rows of segments that it has not begun";
     if (!table.positions.is_dense()) return Outcome::kMalformed;
     const uint64_t key_count = table.positions.key_count();
@@ -361,8 +370,8 @@ Follower::Outcome Follower::take_range(TableReplica& table, const RecordMessage&
         covered += intersect(has, keys).key_count();
     }
     if (covered != keys.key_count()) return Outcome::kMalformed;
-    const size_t row_bytes = table.rows->pulled_row_bytes();
-    const size_t state_row_bytes = table.rows->state_row_bytes();
+    const size_t row_bytes = table.rows->row_layout().value_bytes();
+    const size_t state_row_bytes = table.rows->row_layout().state_bytes;
     if (record.values.size() != row_bytes * keys.key_count() ||
         record.state.size() != state_row_bytes * keys.key_count()) {
         return ended(Error(Errc::kInvalidArgument, "rows of another size"));
@@ -373,23 +382,23 @@ Follower::Outcome Follower::take_range(TableReplica& table, const RecordMessage&
                                                table.positions.end_key_at(active.last)});
         if (part.empty()) continue;
         const size_t at = part.begin - keys.begin;
-        const Status taken = table.rows->take(
+        const Status written = table.rows->take(
             part, record.values.subspan(at * row_bytes, part.key_count() * row_bytes),
             record.state.subspan(at * state_row_bytes, part.key_count() * state_row_bytes));
-        if (!taken) return ended(taken);
+        if (!written) return ended(written);
     }
     return Outcome::kApplied;
 }
 
-Follower::Outcome Follower::take_list(TableReplica& table, const RecordMessage& record) {
+Follower::Outcome Follower::apply_list(TableReplica& table, const RecordMessage& record) {
     if (record.list != 0 && !record.is_known && !keep_list(record)) return Outcome::kMalformed;
-    if (record.list != 0) return take_known_list(table, record);
+    if (record.list != 0) return apply_known_list(table, record);
     keys_.resize(record.row_count);
     std::memcpy(keys_.data(), record.keys.data(), record.keys.size());
     wrong_ = "rows of segments that it has not begun";
     if (!are_known(table, keys_)) return Outcome::kMalformed;
     if (all_active_) return ended(table.rows->take(keys_, record.values, record.state));
-    return take_keys(table, keys_, record);
+    return apply_keys(table, keys_, record);
 }
 
 /// A change that was refused, or that has waited, brings its lists once more. False: too much would be
@@ -409,7 +418,7 @@ bool Follower::keep_list(const RecordMessage& record) {
 }
 
 /// The list that the record names by its number, if that was sent for so many rows of this table.
-Follower::KnownList* Follower::known_list(const RecordMessage& record) {
+Follower::NumberedList* Follower::numbered_list(const RecordMessage& record) {
     wrong_ = "a list that it has not sent by this number";
     const auto found = lists_.find(record.list);
     const bool is_it = found != lists_.end() && found->second.table == record.table &&
@@ -417,15 +426,15 @@ Follower::KnownList* Follower::known_list(const RecordMessage& record) {
     return is_it ? &found->second : nullptr;
 }
 
-Follower::Outcome Follower::take_known_list(TableReplica& table, const RecordMessage& record) {
-    KnownList* const known = known_list(record);
+Follower::Outcome Follower::apply_known_list(TableReplica& table, const RecordMessage& record) {
+    NumberedList* const known = numbered_list(record);
     if (known == nullptr) return Outcome::kMalformed;
-    KnownList& list = *known;
+    NumberedList& list = *known;
     wrong_ = "rows of segments that it has not begun";
     if (list.seen_in != segment_changes_ && !are_known(table, list.keys))
         return Outcome::kMalformed;
     list.seen_in = segment_changes_;
-    if (!all_active_) return take_keys(table, list.keys, record);
+    if (!all_active_) return apply_keys(table, list.keys, record);
     Result<RowList> rows = table.rows->known_rows_to_take(list.id);
     if (!rows || rows->remembered != list.rows.lock()) {
         rows = table.rows->rows_to_take(list.keys);
@@ -446,11 +455,11 @@ bool Follower::are_known(const TableReplica& table, std::span<const uint64_t> ke
 }
 
 /// Leaves out what is for segments that are not active.
-Follower::Outcome Follower::take_keys(TableReplica& table, std::span<const uint64_t> keys,
-                                      const RecordMessage& record) {
+Follower::Outcome Follower::apply_keys(TableReplica& table, std::span<const uint64_t> keys,
+                                       const RecordMessage& record) {
     const size_t count = keys.size();
-    const size_t row_bytes = table.rows->pulled_row_bytes();
-    const size_t state_row_bytes = table.rows->state_row_bytes();
+    const size_t row_bytes = table.rows->row_layout().value_bytes();
+    const size_t state_row_bytes = table.rows->row_layout().state_bytes;
     if (record.values.size() != row_bytes * count || record.state.size() != state_row_bytes * count)
         return ended(Error(Errc::kInvalidArgument, "rows of another size"));
     values_.assign(record.values.begin(), record.values.end());
@@ -476,7 +485,7 @@ bool Follower::is_plausible(uint32_t worker) const noexcept {
     return worker < uint64_t{view_.data().next_worker} + ViewLimits::kWorkersMax;
 }
 
-Follower::Outcome Follower::take_times(TableReplica& table, const RecordMessage& record) {
+Follower::Outcome Follower::apply_times(TableReplica& table, const RecordMessage& record) {
     wrong_ = "times of segments that it has not begun, or of workers that cannot be";
     for (const ClockTimes& times : record.clocks) {
         const Segment* const segment = find(times.range);
@@ -495,10 +504,10 @@ Follower::Outcome Follower::take_times(TableReplica& table, const RecordMessage&
         if (RangeClock* const clock = table.clocks.of(time.worker))
             clock->set(holdings_.segments(), time.range, std::span(&step, 1));
     }
-    return take_iterations(table, record);
+    return apply_iterations(table, record);
 }
 
-Follower::Outcome Follower::take_iterations(TableReplica& table, const RecordMessage& record) {
+Follower::Outcome Follower::apply_iterations(TableReplica& table, const RecordMessage& record) {
     wrong_ = "iterations of segments that it has not begun, or that cannot be";
     for (const RecordedIterations& one : record.iterations) {
         ClosedRun run{one.range, {one.last_closed, {}}};
@@ -516,7 +525,7 @@ Follower::Outcome Follower::take_iterations(TableReplica& table, const RecordMes
 
 /// A backup follows the old primary until the new one takes over: the view may have come early, for
 /// something that it takes from this shard, and the old primary is not done then.
-void Follower::take_view(uint32_t learner) {
+void Follower::apply_view(uint32_t learner) {
     ends_.learner = learner;
     for (Segment& segment : segments_)
         segment.is_active =

@@ -34,8 +34,8 @@ namespace weir {
 /// segments the sender may have an older view: what comes for them is left out.
 ///
 /// The records of one change are applied when the last of them is here; those of a long one in steps.
-/// What has been applied is what the sender may promise; so what is not applied when the sender dies was
-/// promised to nobody.
+/// What has been applied is what the sender may acknowledge; so what is not applied when the sender dies
+/// was acknowledged to nobody.
 ///
 /// What was learned stays when the connection ends: the view that makes this shard its primary may
 /// be on its way. It is dropped when a kBegin comes for it again, or a view does not name it. A
@@ -44,7 +44,7 @@ namespace weir {
 /// Thread: the shard's
 class Follower {
 public:
-    /// More than a window of records does not wait here, beside the one that comes in parts.
+    /// More than a window of records does not wait here, beside the one that comes in fragments.
     static constexpr size_t kWaitingBytesMax = Stream::kWindowBytes + (size_t{1} << 20);
 
     static constexpr size_t kSegmentsMax = size_t{1} << 16;  ///< of one connection
@@ -67,7 +67,7 @@ public:
     /// until its change is whole.
     struct Progress {
         uint64_t applied = 0;
-        uint64_t taken = 0;
+        uint64_t accepted = 0;
         friend bool operator==(Progress, Progress) noexcept = default;
     };
 
@@ -107,10 +107,12 @@ public:
     std::string_view finish_change();
 
     /// Whether the last record that it took was more than rows: somebody waits for it.
-    [[nodiscard]] bool has_taken_push() const noexcept { return has_taken_push_; }
+    [[nodiscard]] bool has_received_push() const noexcept { return has_received_push_; }
 
     /// It makes room for a segment, or applies a long change, a bounded part in each go_on().
-    [[nodiscard]] bool is_preparing() const noexcept { return is_preparing_ || applied_parts_ > 0; }
+    [[nodiscard]] bool is_preparing() const noexcept {
+        return is_preparing_ || applied_records_ > 0;
+    }
 
     /// How far it is, if there is news since the last call.
     [[nodiscard]] std::optional<Progress> take_progress();
@@ -127,12 +129,12 @@ public:
     /// Why it cannot learn, once that is so: nothing more is applied.
     [[nodiscard]] Errc refusal() const noexcept { return refusal_; }
 
-    /// What it has applied and other copies may lack.
+    /// What it has applied and other backups may lack.
     [[nodiscard]] const TouchedLog& touched() const noexcept { return touched_; }
 
     /// There is a new view: what comes for segments that it does not name any more is left out.
     /// `learner`: the number of this shard, which one that joins knows only then.
-    void take_view(uint32_t learner);
+    void apply_view(uint32_t learner);
 
 private:
     enum class Outcome : uint8_t { kApplied, kWait, kRefused, kMalformed };
@@ -144,19 +146,19 @@ private:
     };
 
     /// A list whose keys come no more.
-    struct KnownList {
+    struct NumberedList {
         uint32_t table = 0;
         std::vector<uint64_t> keys;
-        ListId id = {};                        ///< by which the table may remember where they are
-        std::weak_ptr<const Block> rows = {};  ///< which it then remembers
+        ListId id = {};                      ///< by which the table may remember where they are
+        std::weak_ptr<KnownList> rows = {};  ///< as the table remembers them
         uint64_t seen_in = 0;  ///< segment_changes_ when all keys were seen to be in segments
     };
 
-    [[nodiscard]] std::string_view take_whole(std::span<const std::byte> bytes,
-                                              std::vector<std::byte>* memory, Source source);
-    [[nodiscard]] Outcome take(const RecordMessage& record, std::vector<std::byte>* memory,
-                               size_t bytes_max = kStepBytes);
-    [[nodiscard]] Outcome take_waiting(size_t bytes_max);
+    [[nodiscard]] std::string_view receive_whole(std::span<const std::byte> bytes,
+                                                 std::vector<std::byte>* memory, Source source);
+    [[nodiscard]] Outcome accept(const RecordMessage& record, std::vector<std::byte>* memory,
+                                 size_t bytes_max = kStepBytes);
+    [[nodiscard]] Outcome accept_waiting(size_t bytes_max);
     void note_change(const RecordMessage& last);
     [[nodiscard]] Outcome apply(const RecordMessage& record);
     [[nodiscard]] Outcome begin(const RecordMessage& record);
@@ -164,18 +166,18 @@ private:
     [[nodiscard]] bool add_segment(const LearnedSegment& segment, bool is_active);
     void tear();
     void mend();
-    [[nodiscard]] Outcome take_rows(TableReplica& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_range(TableReplica& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_list(TableReplica& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_known_list(TableReplica& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_keys(TableReplica& table, std::span<const uint64_t> keys,
-                                    const RecordMessage& record);
+    [[nodiscard]] Outcome apply_rows(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome apply_range(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome apply_list(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome apply_known_list(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome apply_keys(TableReplica& table, std::span<const uint64_t> keys,
+                                     const RecordMessage& record);
     [[nodiscard]] bool are_known(const TableReplica& table, std::span<const uint64_t> keys) const;
     [[nodiscard]] bool keep_list(const RecordMessage& record);
-    [[nodiscard]] KnownList* known_list(const RecordMessage& record);
+    [[nodiscard]] NumberedList* numbered_list(const RecordMessage& record);
     [[nodiscard]] Outcome skip_rows(const RecordMessage& record);
-    [[nodiscard]] Outcome take_times(TableReplica& table, const RecordMessage& record);
-    [[nodiscard]] Outcome take_iterations(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome apply_times(TableReplica& table, const RecordMessage& record);
+    [[nodiscard]] Outcome apply_iterations(TableReplica& table, const RecordMessage& record);
     [[nodiscard]] Outcome ended(const Status& status);
     [[nodiscard]] bool is_learner(const LearnedSegment& segment) const noexcept;
     [[nodiscard]] bool is_backup(PositionRange range) const noexcept;
@@ -195,25 +197,25 @@ private:
     bool all_active_ = true;
     uint64_t segment_changes_ = 1;  ///< how often these may have changed
 
-    std::unordered_map<uint64_t, KnownList> lists_;  ///< by number
+    std::unordered_map<uint64_t, NumberedList> lists_;  ///< by number
     size_t list_bytes_ = 0;
 
     uint64_t received_ = 0;  ///< index of the last record of which something has come
     uint64_t applied_ = 0;
-    uint64_t taken_ = 0;
+    uint64_t accepted_ = 0;
     Progress told_;
     uint64_t next_sign_ns_ = 0;
     std::vector<std::vector<std::byte>> change_;  ///< records of one, but for its last
-    size_t applied_parts_ = 0;  ///< of these: then its last one is the first that waits
+    size_t applied_records_ = 0;  ///< of these: then its last one is the first that waits
     size_t change_bytes_ = 0;
     size_t change_bytes_max_;
     TouchedLog touched_;
     Errc refusal_ = Errc::kOk;
     bool has_told_refusal_ = false;
     bool is_preparing_ = false;
-    bool has_taken_push_ = false;
+    bool has_received_push_ = false;
     std::string_view wrong_;          ///< with the last record
-    std::vector<std::byte> partial_;  ///< the beginning of a record that comes in parts
+    std::vector<std::byte> partial_;  ///< the beginning of a record that comes in fragments
     size_t bytes_to_come_ = 0;        ///< of it
     SpareBuffers<> spare_;
     std::deque<std::vector<std::byte>> waiting_;

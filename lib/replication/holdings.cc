@@ -37,8 +37,9 @@ void Holdings::hold(const std::vector<Held>& held) {
     std::ranges::sort(held_, {}, [](const Held& h) { return h.range.first; });
     std::vector<PositionRange> ranges;
     ranges.reserve(held_.size());
-    for (const Held& one : held_)
+    for (const Held& one : held_) {
         ranges.push_back(one.range);
+    }
     const SegmentList before = std::exchange(segments_, SegmentList(++generation_, ranges));
     for (const auto& table : tables_) {
         if (table != nullptr) table->clocks.adopt(before, segments_);
@@ -131,6 +132,13 @@ Status Holdings::learn(PositionRange range) {
     held.push_back({range, Role::kLearning});
     hold(held);
     return {};
+}
+
+bool Holdings::fill_some(PositionRange range) {
+    const PositionSet positions(std::span(&range, 1));
+    return std::ranges::any_of(tables_, [&](const auto& table) {
+        return table != nullptr && table->rows->fill_some(positions);
+    });
 }
 
 void Holdings::learned(PositionRange range) {

@@ -88,7 +88,10 @@ public:
     /// Errors: Errc::kBusy while rows are being dropped here: try again; Errc::kNoMemory;
     ///         Errc::kProtocol if the shard has some of it already
     [[nodiscard]] Status learn(PositionRange range);
-    /// All of a segment that is being learned has come.
+    /// Makes some rows initial of a segment that is being learned that did not come, in a bounded time.
+    /// Returns whether more are to be made: then call it again before learned().
+    bool fill_some(PositionRange range);
+    /// All of a segment that is being learned has come, and all else is filled.
     void learned(PositionRange range);
     /// The primary of `epoch` goes on with a segment that was learned from another one. False if a
     /// later one has done that, or the segment was not learned.

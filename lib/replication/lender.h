@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Lender: memory for the rows of records, from which copies that map it take them. So a record is
+/// Lender: memory for the rows of records, from which backups that map it read them. So a record is
 /// copied twice on its way, and not four times as one in messages is.
 
 #include <algorithm>

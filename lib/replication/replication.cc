@@ -36,14 +36,6 @@ bool Replication::serves(const TableReplica& table, KeyRange keys) const {
     return count == keys.key_count();
 }
 
-Replication::MayChange Replication::may_change(uint32_t table, const ListId& known,
-                                               const TouchedSegments* touched) const {
-    if (streams_.empty()) return MayChange::kYes;
-    if (!streams_.has_room()) return MayChange::kLater;
-    const bool is_recorded = touched != nullptr && streams_.knows(table, known, *touched);
-    return is_recorded ? MayChange::kYes : MayChange::kNeedsKeys;
-}
-
 // Views.
 
 void Replication::cut_off_the_gone(const View& next) {
@@ -78,7 +70,7 @@ bool Replication::is_named_for(uint32_t primary, PositionRange range) const {
            (segment.learner.shard == number_ || std::ranges::count(segment.backups, number_) > 0);
 }
 
-Status Replication::take_roles(const View& next, bool is_first) {
+Status Replication::apply_roles(const View& next, bool is_first) {
     std::vector<PositionRange> primary;
     for (const uint32_t segment : next.segments_of(number_))
         primary.push_back(next.range(segment));
@@ -108,11 +100,11 @@ void Replication::follow_view() {
     is_learning_ = std::ranges::any_of(view_.segments(), [&](const ViewSegment& segment) {
         return segment.has_learner() && segment.learner.shard == number_;
     });
-    streams_.take_view(view_, number_, stopping_ ? Streams::Begin::kLater : Streams::Begin::kNow);
+    streams_.apply_view(view_, number_, stopping_ ? Streams::Begin::kLater : Streams::Begin::kNow);
     for (const auto& [connection, follower] : followers_)
-        follower->take_view(number_);
+        follower->apply_view(number_);
     for (const auto& [primary, follower] : detached_)
-        follower->take_view(number_);
+        follower->apply_view(number_);
 }
 
 // What moves, in each poll while something does.
@@ -145,7 +137,7 @@ size_t Replication::hand_over() {
     header.first = *std::exchange(stopping_, std::nullopt);
     host_.send_to_manager(header, {});
     holdings_.hand_over();
-    streams_.take_view(view_, number_);
+    streams_.apply_view(view_, number_);
     return 1;
 }
 
@@ -153,12 +145,12 @@ size_t Replication::messages_per_poll(size_t most) noexcept {
     constexpr size_t kBesideRequests = 4;
     if (!is_quiet()) ++quiet_polls_;
     if (!is_learning_ || is_quiet()) return most;
-    return std::exchange(takes_chunks_, false) ? 1 : kBesideRequests;
+    return std::exchange(receives_chunks_, false) ? 1 : kBesideRequests;
 }
 
-/// A push waits for the copies that count, and its record there for the chunks before it.
+/// A push waits for the backups in sync, and its record there for the chunks before it.
 Stream::What Replication::chunks_of_poll() const noexcept {
-    const bool delay_pushes = !is_quiet() && streams_.is_counted();
+    const bool delay_pushes = !is_quiet() && streams_.has_in_sync();
     return delay_pushes ? Stream::What::kFewChunks : Stream::What::kChunks;
 }
 
@@ -176,7 +168,7 @@ uint64_t Replication::due_ns() const noexcept {
 }
 
 /// Of two servers that do not reach each other the manager may hear all the time. Replies would wait for a
-/// copy on the other one without end, so it is told: after more than a server is waited for that it
+/// backup on the other one without end, so it is told: after more than a server is waited for that it
 /// does not hear.
 void Replication::look_for_stuck_streams() {
     constexpr uint64_t kLeases = 3;
@@ -210,7 +202,7 @@ void Replication::tell_applied(ConnectionId connection, Follower& follower) {
     if (!progress) return;
     wire::FrameHeader header = wire::header_of(Kind::kApplied);
     header.first = progress->applied;
-    if (progress->taken > progress->applied) header.request = progress->taken;
+    if (progress->accepted > progress->applied) header.request = progress->accepted;
     header.status = follower.refusal();
     host_.send_to_shard(connection, header);
 }
@@ -282,8 +274,8 @@ void Replication::receive(ConnectionId connection, const wire::Frame& frame) {
         wrong = frame.header.kind == Kind::kRecord
                     ? follower.receive(frame, {endpoint_, connection})
                     : "a frame that a stream does not have";
-        if (follower.has_taken_push()) quiet_polls_ = 0;
-        takes_chunks_ = !follower.has_taken_push();
+        if (follower.has_received_push()) quiet_polls_ = 0;
+        receives_chunks_ = !follower.has_received_push();
     } else {
         wrong = streams_.receive(connection, frame.header);  // nothing, if it was closed
     }

@@ -59,7 +59,7 @@ public:
 
     /// What is a reference must outlive this. `view`: that of the shard.
     Replication(Host& host, transport::Endpoint& endpoint, const Clock& clock, const View& view,
-                Replicas& tables, const Options& options, RepeatedLog& failures)
+                Replicas& tables, KnownLists& lists, const Options& options, RepeatedLog& failures)
         : host_(host),
           endpoint_(endpoint),
           clock_(clock),
@@ -67,7 +67,7 @@ public:
           tables_(tables),
           options_(options),
           holdings_(tables),
-          streams_(endpoint, clock, holdings_, tables, options.lending, failures) {
+          streams_(endpoint, clock, holdings_, tables, lists, options.lending, failures) {
         streams_.set_pass(options.pass);
     }
 
@@ -87,15 +87,15 @@ public:
 
     [[nodiscard]] const Streams& streams() const noexcept { return streams_; }
 
-    /// Whether anything moves, or has copies.
+    /// Whether anything moves, or is replicated.
     [[nodiscard]] bool is_active() const noexcept {
         return !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||
                stopping_.has_value();
     }
 
     /// Whether a change of now may have to be sent as a whole, or has been.
-    [[nodiscard]] bool has_had_copies() const noexcept {
-        return has_had_copies_ || streams_.records_iterations();
+    [[nodiscard]] bool has_had_backups() const noexcept {
+        return has_had_backups_ || streams_.records_iterations();
     }
 
     // Requests, while it is active.
@@ -103,43 +103,34 @@ public:
     /// Whether this shard is primary of all these keys. A worker that goes by the view names no others.
     [[nodiscard]] bool serves(const TableReplica& table, KeyRange keys) const;
 
-    enum class MayChange : uint8_t {
-        kYes,
-        kLater,     ///< too much waits to be sent
-        kNeedsKeys  ///< copies do not know this list by its hash
-    };
-
-    /// Whether a push to a table may be executed now. `known`: it names its list by its hash, and
-    /// touches these segments; nullptr: they are not known.
-    [[nodiscard]] MayChange may_change() const noexcept {
-        return streams_.empty() || streams_.has_room() ? MayChange::kYes : MayChange::kLater;
+    /// Whether a push of this list by its hash cannot be recorded: its keys have to come. Its segments
+    /// are known.
+    [[nodiscard]] bool needs_keys(const KnownList& list) const {
+        return !streams_.empty() && streams_.needs_keys(list);
     }
-
-    [[nodiscard]] MayChange may_change(uint32_t table, const ListId& known,
-                                       const TouchedSegments* touched) const;
 
     // Views.
 
     /// Closes the streams of shards that are in the next view no more, before anything is done by it: what
-    /// a dead primary has sent and nobody has applied was promised to nobody, and must not arrive when
+    /// a dead primary has sent and nobody has applied was acknowledged to nobody, and must not arrive when
     /// another one serves. A change that is being applied is finished, so that nobody becomes primary with
     /// half of one.
     void cut_off_the_gone(const View& next);
     /// Takes the roles that the next view gives to this shard.
     /// Errors: Errc::kProtocol as Holdings::set_primary()
-    [[nodiscard]] Status take_roles(const View& next, bool is_first);
+    [[nodiscard]] Status apply_roles(const View& next, bool is_first);
     /// The view is here: streams and followers go by it.
     void follow_view();
 
     /// The manager says how a shard, which will be in a view, proves who it is.
-    void take_pass(uint32_t shard, uint64_t pass) { passes_.emplace(shard, pass); }
+    void receive_pass(uint32_t shard, uint64_t pass) { passes_.emplace(shard, pass); }
 
     // In each poll, while it is active.
 
     /// Receives, sends and reports. Returns what was done.
     size_t poll();
-    /// After that, when replies to what copies have are on their way: hands over what is leaving, if
-    /// others have all of it. Copies change by it.
+    /// After that, when replies to what backups have are on their way: hands over what is leaving, if
+    /// others have all of it. Backups change by it.
     size_t hand_over();
     /// What nobody waits for, when the replies of a poll are on their way.
     size_t work_behind();
@@ -166,11 +157,11 @@ public:
     /// The latest time at which it is to be polled, though nothing has come; ~0: none.
     [[nodiscard]] uint64_t due_ns() const noexcept;
 
-    /// Looks anew whether replies have to wait for copies.
-    bool look_at_copies() noexcept {
-        const bool is_counted = streams_.is_counted();
-        has_had_copies_ |= is_counted;
-        return is_counted;
+    /// Looks anew whether replies have to wait for backups.
+    bool look_at_backups() noexcept {
+        const bool has_in_sync = streams_.has_in_sync();
+        has_had_backups_ |= has_in_sync;
+        return has_in_sync;
     }
 
     // Connections between shards.
@@ -204,7 +195,7 @@ private:
     /// Of streams that last and have no connection now; by the number of their primary.
     std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
     std::map<uint32_t, uint64_t> passes_;  ///< of shards by number, of the view and of later ones
-    bool has_had_copies_ = false;          ///< of something
+    bool has_had_backups_ = false;         ///< of something
 
     // Handover; set when a view is here.
     PositionSet leaving_;               ///< by the last view
@@ -212,9 +203,9 @@ private:
 
     // Pace.
     uint64_t next_stuck_look_ns_ = 0;
-    bool is_learning_ = false;   ///< something, by the view
-    bool takes_chunks_ = false;  ///< the last record that came was one
-    uint32_t quiet_polls_ = 0;   ///< since somebody waited for what is done; some at most
+    bool is_learning_ = false;      ///< something, by the view
+    bool receives_chunks_ = false;  ///< the last record that came was one
+    uint32_t quiet_polls_ = 0;      ///< since somebody waited for what is done; some at most
 };
 
 }  // namespace weir

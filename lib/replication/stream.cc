@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/check.h"
+
 namespace weir {
 namespace {
 
@@ -40,27 +42,51 @@ Stream::~Stream() {
 }
 
 void Stream::enter(State state, uint64_t pause_ns) {
+    WEIR_CHECK(state != State::kConnecting || (state_ == State::kPaused && connection_));
+    WEIR_CHECK(state != State::kOpen || (state_ == State::kConnecting && connection_));
     state_ = state;
     until_ns_ = clock_.now_ns() + pause_ns;
     if (state == State::kOpen) return;
     ends_.lasting != 0 ? send_again() : begin_anew();
 }
 
+void Stream::enter(Batch& batch, Stage stage) {
+    switch (stage) {
+        case Stage::kNamed:  // on another connection, of a stream that does not last
+            WEIR_CHECK(!is_lasting() && !batch.is_in_sync());
+            batch.tables.clear();
+            batch.again.clear();
+            batch.walked.reset();
+            break;
+        case Stage::kRows: WEIR_CHECK(batch.stage == Stage::kNamed); break;
+        case Stage::kEnded:
+            WEIR_CHECK(batch.stage == Stage::kRows && batch.tables.empty() && !batch.walked);
+            batch.end = next_index() - 1;
+            break;
+        case Stage::kInSync:
+            WEIR_CHECK(batch.is_backup() && is_lasting() && batch.is_done());
+            batch.in_sync_behind = next_index() - 1;
+            batch.in_sync_change = last_change_;
+            break;
+    }
+    batch.stage = stage;
+}
+
 /// What was sent and not applied is sent on the next connection, before all else.
 void Stream::send_again() {
-    if (has_sent_part()) {
+    if (has_sent_fragment()) {
         queue_.front().sent = 0;
         unapplied_.pop_back();
     }
     for (; !unapplied_.empty(); unapplied_.pop_back()) {
         Queued& record = queue_.emplace_front(std::move(unapplied_.back().kept));
         record.sent = 0;
-        record.state = 0;
+        record.change = 0;
         queue_bytes_ += record.size();
     }
-    untaken_bytes_ = 0;
+    unaccepted_bytes_ = 0;
     forget_chunks_ahead();
-    last_index_ = taken_ = applied_;
+    last_index_ = accepted_ = applied_;
 }
 
 /// What was sent counts for nothing: a connection begins with nothing.
@@ -68,18 +94,14 @@ void Stream::begin_anew() {
     queue_.clear();
     queue_bytes_ = 0;
     unapplied_.clear();
-    untaken_bytes_ = 0;
+    unaccepted_bytes_ = 0;
     forget_chunks_ahead();
     last_index_ = 0;
-    applied_ = taken_ = 0;
+    applied_ = accepted_ = 0;
     mark_ = 0;  // the chunks that follow have it all
     last_list_ = 0;
     for (Batch& batch : batches_) {
-        batch.has_begun = false;
-        batch.tables.clear();
-        batch.again.clear();
-        batch.walked.reset();
-        batch.end.reset();
+        enter(batch, Stage::kNamed);
     }
     find_positions();
 }
@@ -137,22 +159,22 @@ void Stream::carry(std::span<const Carried> segments, uint64_t epoch) {
     std::erase_if(batches_, [](const Batch& batch) { return batch.segments.empty(); });
     for (; !fresh.empty();) {  // those of a kind make a batch
         Batch batch;
-        batch.is_copy = fresh.front().is_copy;
-        batch.has_all = fresh.front().has_all;
+        batch.as = fresh.front().as;
         std::erase_if(fresh, [&](const Carried& c) {
-            const bool is_alike = c.is_copy == batch.is_copy && c.has_all == batch.has_all;
+            const bool is_alike = c.as == batch.as;
             if (is_alike) batch.segments.push_back(c.is);
             return is_alike;
         });
+        WEIR_CHECK(!batch.is_backup() || is_lasting());  // backups need whole changes
         batch.positions = positions_of(batch.segments);
-        if (batch.has_all) {
-            begin(batch);
+        if (batch.as == As::kTakenOver) {
+            take_over(batch);
             taken_over_ = batch.positions;
         }
         batches_.push_back(std::move(batch));
     }
     find_positions();
-    find_counted();
+    find_in_sync();
     find_unreported();
 }
 
@@ -160,15 +182,15 @@ void Stream::find_unreported() {
     has_unreported_ = !std::ranges::all_of(batches_, &Batch::is_reported);
 }
 
-void Stream::find_counted() {
-    is_counted_ = std::ranges::any_of(
-        batches_, [](const Batch& batch) { return batch.counted_behind.has_value(); });
+void Stream::find_in_sync() {
+    is_in_sync_ =
+        std::ranges::any_of(batches_, [](const Batch& batch) { return batch.is_in_sync(); });
 }
 
 void Stream::find_positions() {
     std::vector<LearnedSegment> begun;
     for (const Batch& batch : batches_) {
-        if (batch.has_begun)
+        if (batch.has_begun())
             begun.insert(begun.end(), batch.segments.begin(), batch.segments.end());
     }
     positions_ = positions_of(begun);
@@ -191,13 +213,13 @@ void Stream::add(RecordMessage& record, bool has_more) {
     if (record.has_tail()) add_whole(record, has_more);
 }
 
-/// Only copies need whole changes.
+/// Only backups need whole changes.
 void Stream::add_whole(RecordMessage& record, bool has_more) {
     record.has_more = has_more && ends_.lasting != 0;
     record.is_shared = is_shared_;
     if (is_shared_) record.common = common_;
     Queued& queued = queue_.emplace_back();
-    queued.state = state_now_;
+    queued.change = last_change_;
     if (can_lend()) queued.lent = lender_.take(record.rows_bytes());
     if (queued.lent) {
         queued.lent_bytes = record.rows_bytes();
@@ -227,7 +249,7 @@ void Stream::set_lent_aside() {
     for (Sent& sent : unapplied_) {
         if (sent.kept.lent) lent.push_back(take_lent(sent.kept));
     }
-    if (has_sent_part() && queue_.front().lent) {
+    if (has_sent_fragment() && queue_.front().lent) {
         queue_bytes_ -= queue_.front().size();
         lent.push_back(take_lent(queue_.front()));
         queue_bytes_ += queue_.front().size();
@@ -251,17 +273,19 @@ std::vector<LearnedSegment> Stream::segments() const {
 
 /// Of a record that is added now.
 uint64_t Stream::next_index() const noexcept {
-    return last_index_ + queue_.size() + (has_sent_part() ? 0 : 1);
+    return last_index_ + queue_.size() + (has_sent_fragment() ? 0 : 1);
 }
 
-void Stream::was_changed(uint64_t state) {
+void Stream::end_change(uint64_t change) {
+    WEIR_CHECK(change == last_change_);
     if (ends_.lasting == 0) return;
-    changes_.push_back({next_index() - 1, state});
+    WEIR_CHECK(changes_.empty() || changes_.back().number <= change);
+    changes_.push_back({next_index() - 1, change});
     if (is_shared_) uncommon_.push_back(changes_.back());
 }
 
-void Stream::all_have(uint64_t state) noexcept {
-    for (; !uncommon_.empty() && uncommon_.front().state <= state; uncommon_.pop_front())
+void Stream::replicated_everywhere(uint64_t change) noexcept {
+    for (; !uncommon_.empty() && uncommon_.front().number <= change; uncommon_.pop_front())
         common_ = uncommon_.front().index;
 }
 
@@ -272,13 +296,13 @@ void Stream::mark() noexcept {
 bool Stream::has_sent_all_of(const PositionSet& positions) const {
     return applied_ >= mark_ && std::ranges::all_of(batches_, [&](const Batch& batch) {
                return !batch.positions.intersects(positions) ||
-                      (batch.is_done() && *batch.end <= applied_);
+                      (batch.is_done() && batch.end <= applied_);
            });
 }
 
 void Stream::iteration_closed(size_t table, const AggregatedRows& changed) {
     for (Batch& batch : batches_) {
-        if (!batch.has_begun) continue;
+        if (!batch.has_begun()) continue;
         if (is_lasting()) add_rows(batch, table, changed);
         add_iterations(batch, table);
         if (!is_lasting()) batch.again.insert(table);
@@ -287,24 +311,23 @@ void Stream::iteration_closed(size_t table, const AggregatedRows& changed) {
 
 void Stream::table_filled(size_t table) {
     for (Batch& batch : batches_) {
-        if (!batch.has_begun) continue;
+        if (!batch.has_begun()) continue;
         add_iterations(batch, table);
-        (batch.end ? batch.again : batch.tables).insert(table);
+        (batch.has_ended() ? batch.again : batch.tables).insert(table);
     }
 }
 
 bool Stream::has_filled(size_t table) const noexcept {
     return std::ranges::all_of(batches_, [&](const Batch& batch) {
-        const bool must_have =
-            batch.is_copy ? batch.counted_behind.has_value() : batch.end.has_value();
-        return !must_have || (!batch.again.contains(table) && batch.walked != table && batch.end &&
-                              *batch.end <= applied_);
+        const bool must_have = batch.is_backup() ? batch.is_in_sync() : batch.has_ended();
+        return !must_have ||
+               (!batch.again.contains(table) && batch.walked != table && batch.end <= applied_);
     });
 }
 
 void Stream::forget_filled(size_t table) {
     for (Batch& batch : batches_) {
-        if (!batch.end) continue;
+        if (!batch.has_ended()) continue;
         batch.again.erase(table);
         if (batch.walked != table) continue;
         batch.walked.reset();
@@ -314,7 +337,7 @@ void Stream::forget_filled(size_t table) {
 
 void Stream::iteration_closed(RecordMessage& record) {
     for (Batch& batch : batches_) {
-        if (!batch.has_begun) continue;
+        if (!batch.has_begun()) continue;
         for (const LearnedSegment& segment : batch.segments)
             put_iterations(record, segment.range);
         if (!is_lasting()) batch.again.insert(record.table);
@@ -328,11 +351,11 @@ void Stream::forget_table(size_t table) {
         batch.again.erase(table);
         if (batch.walked != table) continue;
         batch.walked.reset();
-        if (batch.end) batch.end = next_index() - 1;
+        if (batch.has_ended()) batch.end = next_index() - 1;
     }
 }
 
-/// They are the beginning of a change; only copies need it whole.
+/// They are the beginning of a change; only backups need it whole.
 void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& changed) {
     const PositionMap& map = tables_[table]->positions;
     listed_.keys.clear();
@@ -340,7 +363,7 @@ void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& ch
     for (const KeyRange held : batch.positions.dense_keys(map.is_dense() ? map.key_count() : 0)) {
         for (const KeyRange range : changed.ranges) {
             listed_.range = intersect(range, held);
-            if (!listed_.range.empty()) add_listed(table, batch.is_copy);
+            if (!listed_.range.empty()) add_listed(table, batch.is_backup());
         }
     }
     listed_.range = {};
@@ -349,7 +372,7 @@ void Stream::add_rows(const Batch& batch, size_t table, const AggregatedRows& ch
         listed_.keys.push_back(changed.keys[i]);
         listed_.rows.push_back(changed.rows[i]);
     }
-    if (!listed_.keys.empty()) add_listed(table, batch.is_copy);
+    if (!listed_.keys.empty()) add_listed(table, batch.is_backup());
 }
 
 void Stream::add_iterations(const Batch& batch, size_t table) {
@@ -381,19 +404,16 @@ std::vector<LearnedSegment> Stream::refused_segments() const {
     return learned.empty() ? segments() : learned;
 }
 
-std::vector<LearnedSegment> Stream::take_complete(uint64_t confirmed) {
+std::vector<LearnedSegment> Stream::take_complete(uint64_t replicated) {
     std::vector<LearnedSegment> complete;
     for (Batch& batch : batches_) {
-        if (batch.is_reported || !batch.end || *batch.end > applied_) continue;
-        if (batch.is_copy) {
+        if (batch.is_reported || !batch.has_ended() || batch.end > applied_) continue;
+        if (batch.is_backup()) {
             if (!batch.is_done()) continue;
-            if (!batch.counted_behind) {
-                batch.counted_behind = next_index() - 1;
-                batch.counted_state = state_now_;
-            }
-            find_counted();
-            // Chunks may have shown it what another copy still lacks.
-            if (*batch.counted_behind > applied_ || batch.counted_state > confirmed) continue;
+            if (!batch.is_in_sync()) enter(batch, Stage::kInSync);
+            find_in_sync();
+            // Chunks may have shown it what another backup still lacks.
+            if (batch.in_sync_behind > applied_ || batch.in_sync_change > replicated) continue;
         }
         batch.is_reported = true;
         complete.insert(complete.end(), batch.segments.begin(), batch.segments.end());
@@ -412,20 +432,25 @@ bool Stream::is_stuck(uint64_t now_ns, uint64_t most_ns) noexcept {
 }
 
 std::string_view Stream::applied(const wire::FrameHeader& header) {
-    const uint64_t taken = std::max(header.first, header.request);
-    const uint64_t whole = last_index_ - (has_sent_part() ? 1 : 0);  // nobody has applied a part
-    if (state_ != State::kOpen || header.first < applied_ || taken < taken_ || taken > whole)
-        return "an answer to a record that was not sent";
+    const uint64_t accepted = std::max(header.first, header.request);
+    const uint64_t whole =
+        last_index_ - (has_sent_fragment() ? 1 : 0);  // nobody has applied a fragment
+    if (state_ != State::kOpen || header.first < applied_ || accepted < accepted_ ||
+        accepted > whole)
+        return "an ack of a record that was not sent";
+    WEIR_CHECK(unapplied_.size() == last_index_ - applied_);
     ++heard_;
     // It has accepted this connection, and reads nothing over those before.
     lender_.take_back_if([&](uint32_t reader) { return reader == ends_.learner; });
     pause_ns_ = 0;
     is_out_ = false;
     for (const Sent& sent : unapplied_) {
-        if (sent.index > taken_ && sent.index <= taken) untaken_bytes_ -= sent.work_bytes;
+        if (sent.index <= accepted_ || sent.index > accepted) continue;
+        WEIR_CHECK(unaccepted_bytes_ >= sent.work_bytes);
+        unaccepted_bytes_ -= sent.work_bytes;
     }
-    taken_ = taken;
-    for (; !chunks_ahead_.empty() && chunks_ahead_.front().index <= taken_;
+    accepted_ = accepted;
+    for (; !chunks_ahead_.empty() && chunks_ahead_.front().index <= accepted_;
          chunks_ahead_.pop_front())
         chunk_bytes_ahead_ -= chunks_ahead_.front().work_bytes;
     applied_ = header.first;
@@ -433,6 +458,8 @@ std::string_view Stream::applied(const wire::FrameHeader& header) {
         give_back(std::move(unapplied_.front().kept));
     while (!changes_.empty() && changes_.front().index <= applied_)
         changes_.pop_front();
+    WEIR_CHECK(applied_ <= accepted_ &&
+               (accepted_ != whole || has_sent_fragment() || unaccepted_bytes_ == 0));
     if (header.status == Errc::kOk) return {};
     log(LogLevel::kWarning,
         "shard {}: shard {} cannot learn from it ({}); the manager is told, and it tries again",

@@ -40,9 +40,9 @@ namespace weir {
 /// learner has everything: it is a backup then. Records of one change are applied together there,
 /// so that a backup never has half of one when it becomes primary.
 ///
-/// A copy is *counted* as soon as it has the last chunk: from then on answers wait until it has
-/// what they promise. It is reported after that, when it has all that was answered before. `state`
-/// is the shard's count of changes.
+/// A backup is *in sync* as soon as it has the last chunk: from then on replies wait until it has
+/// what they say. It is reported after that, when it has all that was replied before. Changes are
+/// numbered as Streams::last_change() counts them.
 ///
 /// Thread: the shard's
 class Stream {
@@ -50,10 +50,11 @@ public:
     /// The learner may find so much work at once (RecordMessage::work_bytes()), and whatever else comes to
     /// it waits for that.
     static constexpr size_t kWindowBytes = size_t{512} << 10;
-    /// Of What::kFewChunks so much is on its way, beside any records: these may be more all the time.
+    /// Limit of the work of chunks in flight while pushes wait for backups (What::kFewChunks). Records do
+    /// not count.
     static constexpr size_t kFewChunksBytes = size_t{32} << 10;
-    /// Records may wait all the time. So that chunks come all the same, they may be this part of what waits.
-    static constexpr size_t kChunksPart = 8;
+    /// Records may wait all the time. So that chunks come all the same, they may be this share of what waits.
+    static constexpr size_t kChunksShare = 8;
     /// Records that wait; beyond it, has_room() is false. One push may be longer.
     static constexpr size_t kQueueBytesMax = size_t{16} << 20;
     // Before it connects again: the first pause, and the last one, which is also that before it asks a
@@ -70,16 +71,22 @@ public:
         uint64_t pass = 0;     ///< of the primary
     };
 
+    /// What its shard is to be in a segment.
+    enum class As : uint8_t {
+        kLearner,    ///< its next primary
+        kBackup,     ///< a backup that learns it, or has learned it over this stream
+        kTakenOver,  ///< a backup that has all of it as of now, from another primary
+    };
+
     /// A segment that it is to carry.
     struct Carried {
         LearnedSegment is;
-        bool is_copy = false;  ///< its shard is a backup, or is to be one
-        bool has_all = false;  ///< as of now, from another primary
+        As as = As::kLearner;
         friend bool operator==(const Carried&, const Carried&) = default;
     };
 
-    /// Any count of changes is below it.
-    static constexpr uint64_t kAllStates = ~uint64_t{0};
+    /// Any number of a change is below it.
+    static constexpr uint64_t kAllChanges = ~uint64_t{0};
 
     /// What all streams of a shard use.
     struct Shared {
@@ -118,21 +125,21 @@ public:
 
     void forget_lists();
 
-    /// The shard has come to `state`: what is added from now on has all of that in it.
-    void at_state(uint64_t state) noexcept { state_now_ = state; }
+    /// What is added from now on belongs to this change of the shard, or comes after it.
+    void begin_change(uint64_t change) noexcept { last_change_ = change; }
 
-    /// Whether other copies of the same segments have other streams: then its learner remembers what
+    /// Whether other replicas of the same segments have other streams: then its learner remembers what
     /// it gets until all have it.
     void set_shared(bool is_shared) noexcept { is_shared_ = is_shared; }
 
-    /// All copies have what the shard had at `state`.
-    void all_have(uint64_t state) noexcept;
+    /// All backups in sync have the changes up to this one.
+    void replicated_everywhere(uint64_t change) noexcept;
 
-    /// All of a change was added, by which the shard came to `state`.
-    void was_changed(uint64_t state);
+    /// All records of the change that has begun were added.
+    void end_change(uint64_t change);
 
-    /// The rule has run on these rows of a table, or an iteration has failed. Copies get the rows, as
-    /// one change with the iteration; a learner that is to be no copy gets them, too, over a stream
+    /// The rule has run on these rows of a table, or an iteration has failed. Backups get the rows, as
+    /// one change with the iteration; a learner that is to be no backup gets them, too, over a stream
     /// that lasts, and all rows of its segments once more over another one. (A segment becomes complete
     /// with the first time; what comes after that must have arrived before it changes hands.)
     void iteration_closed(size_t table, const AggregatedRows& changed);
@@ -140,9 +147,9 @@ public:
     void iteration_closed(RecordMessage& record);
 
     /// The table has got many rows at once, and nobody uses it yet. They need no change: learners and
-    /// copies get all its rows once more, in chunks. A segment is not complete before.
+    /// backups get all its rows once more, in chunks. A segment is not complete before.
     void table_filled(size_t table);
-    /// Whether copies that are in sync, and learners of segments that are complete, have applied these
+    /// Whether backups that are in sync, and learners of segments that are complete, have applied these
     /// chunks.
     [[nodiscard]] bool has_filled(size_t table) const noexcept;
     /// The table is filled anew later. What takes over other segments does not come behind its chunks.
@@ -154,12 +161,12 @@ public:
     /// Whether it goes on with another connection: that of a job that has backups.
     [[nodiscard]] bool is_lasting() const noexcept { return ends_.lasting != 0; }
 
-    /// Whether answers wait for it.
-    [[nodiscard]] bool is_counted() const noexcept { return is_counted_; }
+    /// Whether replies wait for it.
+    [[nodiscard]] bool is_in_sync() const noexcept { return is_in_sync_; }
 
-    /// All states up to this one have been confirmed, or are none of this stream's.
-    [[nodiscard]] uint64_t confirmed_state() const noexcept {
-        return changes_.empty() ? kAllStates : changes_.front().state - 1;
+    /// The learner has applied all changes up to this one, as far as they are of this stream.
+    [[nodiscard]] uint64_t replicated_change() const noexcept {
+        return changes_.empty() ? kAllChanges : changes_.front().number - 1;
     }
 
     /// False: too much waits. Let what makes records wait until there is room.
@@ -178,12 +185,12 @@ public:
     /// Whether the learner has refused what it was to learn since the last call: it has no memory.
     [[nodiscard]] bool take_refusal() noexcept { return std::exchange(is_refused_, false); }
 
-    /// What the learner has refused, or may have: those that it learns; if there are none, its copies.
+    /// What the learner has refused, or may have: those that it learns; if there are none, its backups.
     [[nodiscard]] std::vector<LearnedSegment> refused_segments() const;
 
-    /// The segments that have become complete at the learner, once each. `confirmed`: all counted
-    /// copies have what the shard had at this state.
-    [[nodiscard]] std::vector<LearnedSegment> take_complete(uint64_t confirmed);
+    /// The segments that have become complete at the learner, once each. `replicated`: all backups in
+    /// sync have the changes up to this one.
+    [[nodiscard]] std::vector<LearnedSegment> take_complete(uint64_t replicated);
 
     // The connection:
 
@@ -202,8 +209,8 @@ public:
     enum class What : uint8_t { kRecords, kFewChunks, kChunks };
 
     /// Connects if it is time; sends `what`, about `bytes_max` in all; but nothing that was added after
-    /// `state`. Returns what it has sent, in bytes.
-    size_t send(size_t bytes_max, What what = What::kChunks, uint64_t state = kAllStates);
+    /// this change. Returns what it has sent, in bytes.
+    size_t send(size_t bytes_max, What what = What::kChunks, uint64_t change_max = kAllChanges);
 
     /// The positions of segments that it was told to carry since the last call, and that the learner
     /// has from another primary.
@@ -231,7 +238,7 @@ public:
 
     /// Whether something is on its way to the learner, or would be if there were a connection.
     [[nodiscard]] bool awaits_learner() const noexcept {
-        return !batches_.empty() && (state_ != State::kOpen || taken_ != last_index_);
+        return !batches_.empty() && (state_ != State::kOpen || accepted_ != last_index_);
     }
 
     /// Whether that is so, and nothing was heard of the learner, for longer than `most_ns`. It is said
@@ -247,27 +254,41 @@ public:
 private:
     enum class State : uint8_t { kPaused, kConnecting, kOpen };
 
+    /// How far a batch has come; entered through enter().
+    enum class Stage : uint8_t {
+        kNamed,  ///< nothing of it was added
+        kRows,  ///< kBegin and the times were added: every change is recorded, and rows are on their way
+        kEnded,   ///< kEnd was added; rows of `again` may follow
+        kInSync,  ///< of a backup: replies wait for it
+    };
+
     struct Batch {
         std::vector<LearnedSegment> segments;
+        As as = As::kLearner;
         PositionSet positions = {};  ///< of the segments
-        bool has_begun = false;
-        std::set<size_t> tables = {};  ///< whose rows were not sent
+        Stage stage = Stage::kNamed;
+        std::set<size_t> tables = {};  ///< kRows: whose rows were not sent
         /// Whose rows changed since, but are not recorded. What takes over other segments waits at the
         /// learner for a view, and that view may wait for these rows: so a stream that lasts has none
         /// here then.
         std::set<size_t> again = {};
         std::optional<size_t> walked = {};  ///< the table whose rows are being sent
         KeyCursor cursor = {};              ///< in it
-        std::optional<uint64_t> end = {};   ///< index of its kEnd, or of the last row behind that
-        std::optional<uint64_t> counted_behind =
-            {};                      ///< index of the last record before it counted
-        uint64_t counted_state = 0;  ///< of the shard then
-        bool is_copy = false;
-        bool has_all = false;  ///< nothing has to be learned
-        bool is_reported = false;
+        uint64_t end = 0;  ///< from kEnded on: index of its kEnd, or of the last row behind that
+        uint64_t in_sync_behind = 0;  ///< kInSync: index of the last record before that
+        uint64_t in_sync_change = 0;  ///< kInSync: the last change before that
+        bool is_reported = false;     ///< once, though it may begin anew on another connection
+
+        [[nodiscard]] bool has_begun() const noexcept { return stage != Stage::kNamed; }
+
+        [[nodiscard]] bool has_ended() const noexcept { return stage >= Stage::kEnded; }
+
+        [[nodiscard]] bool is_in_sync() const noexcept { return stage == Stage::kInSync; }
+
+        [[nodiscard]] bool is_backup() const noexcept { return as != As::kLearner; }
 
         [[nodiscard]] bool is_done() const noexcept {
-            return end.has_value() && again.empty() && !walked.has_value();
+            return has_ended() && again.empty() && !walked.has_value();
         }
     };
 
@@ -277,7 +298,7 @@ private:
         size_t lent_bytes = 0;
         size_t work_bytes = 0;  ///< for the learner, at least size()
         size_t sent = 0;        ///< of `bytes`
-        uint64_t state = 0;     ///< when it was added; 0: it may be sent at once
+        uint64_t change = 0;    ///< the last one when it was added; 0: it may be sent at once
 
         [[nodiscard]] size_t size() const noexcept { return bytes.size() + lent_bytes; }
     };
@@ -290,10 +311,11 @@ private:
 
     struct Change {
         uint64_t index = 0;  ///< of its last record
-        uint64_t state = 0;
+        uint64_t number = 0;
     };
 
     void enter(State state, uint64_t pause_ns = 0);
+    void enter(Batch& batch, Stage stage);
     void try_later(std::string_view why);
     void begin_anew();
     void send_again();
@@ -313,15 +335,16 @@ private:
     void was_sent(size_t work_bytes);
     void chunk_is_ahead(uint64_t index, size_t work_bytes);
     void forget_chunks_ahead() noexcept;
-    [[nodiscard]] bool send_queue(uint64_t state);
+    [[nodiscard]] bool send_queue(uint64_t change_max);
     [[nodiscard]] size_t chunk_bytes_ahead_max(What what) const noexcept;
     [[nodiscard]] bool send_next_chunk(What what);
     void begin(Batch& batch);
+    void take_over(Batch& batch);
     void end(Batch& batch);
     [[nodiscard]] uint64_t next_index() const noexcept;
 
     /// Some of the record at the head of the queue was sent, which last_index_ names then.
-    [[nodiscard]] bool has_sent_part() const noexcept {
+    [[nodiscard]] bool has_sent_fragment() const noexcept {
         return !queue_.empty() && queue_.front().sent > 0;
     }
 
@@ -330,7 +353,7 @@ private:
     [[nodiscard]] bool send_rows(Batch& batch, const TableReplica& table, size_t work_bytes_max);
     [[nodiscard]] RecordMessage record_of(const TableReplica& table, size_t number);
     void add_listed(size_t table, bool has_more);
-    void find_counted();
+    void find_in_sync();
     void find_unreported();
 
     Ends ends_;
@@ -341,46 +364,60 @@ private:
     Lender& lender_;
     RepeatedLog& failures_;
 
+    // The connection; entered through enter().
     State state_ = State::kPaused;
-    uint64_t until_ns_ = 0;      ///< kPaused: when to connect
-    uint64_t pause_ns_ = 0;      ///< before the next attempt; grows until the learner answers
-    uint64_t connected_ns_ = 0;  ///< when the connection was made
-    bool is_out_ = false;        ///< the learner is out of reach, and that was logged
-    uint64_t heard_ = 0;         ///< answers of the learner
-    uint64_t seen_ = 0;          ///< of these, by is_stuck()
-    uint64_t looked_ns_ = 0;     ///< is_stuck() was called
-    uint64_t went_on_ns_ = 0;    ///< the learner was heard of, or nothing waited for it
     std::optional<transport::ConnectionId> connection_;
     uint64_t connection_count_ = 0;
-    uint64_t epoch_ = 0;
-    bool must_poll_ = false;
-    bool is_refused_ = false;
-    bool has_unreported_ = false;  ///< batches
-    uint64_t sent_bytes_ = 0;      ///< and what it took to find them
+    uint64_t until_ns_ = 0;      ///< kPaused: when to connect
+    uint64_t pause_ns_ = 0;      ///< before the next attempt; grows until the first ack
+    uint64_t connected_ns_ = 0;  ///< when the connection was made
+    bool is_out_ = false;        ///< the learner is out of reach, and that was logged
+    bool must_poll_ = false;     ///< it takes nothing now
 
+    // Whether the learner is heard of: for is_stuck().
+    uint64_t heard_ = 0;       ///< acks of the learner
+    uint64_t seen_ = 0;        ///< of these, by is_stuck()
+    uint64_t looked_ns_ = 0;   ///< is_stuck() was called
+    uint64_t went_on_ns_ = 0;  ///< the learner was heard of, or nothing waited for it
+
+    // What it is to carry, by the view.
+    uint64_t epoch_ = 0;
     std::vector<Batch> batches_;
+    PositionSet taken_over_;
+    bool is_shared_ = false;
+    bool is_refused_ = false;  ///< by a learner without memory; until take_refusal()
+
+    // Derived from the batches by find_positions(), find_in_sync() and find_unreported().
     PositionSet positions_;
     uint64_t generation_ = 1;
-    uint64_t mark_ = 0;  ///< index that must be applied
+    bool is_in_sync_ = false;
+    bool has_unreported_ = false;
+
+    // Records that wait, and those that were sent: of each index above applied_ there is one in
+    // unapplied_.
     SpareBuffers<> spare_;
     std::deque<Queued> queue_;
     size_t queue_bytes_ = 0;
+    std::deque<Sent> unapplied_;
     uint64_t last_index_ = 0;  ///< of the record that was sent last, or of which some was sent
     uint64_t applied_ = 0;
-    uint64_t taken_ = 0;  ///< as applied_, and what the learner keeps until the change is whole
-    std::deque<Sent> unapplied_;
-    size_t untaken_bytes_ = 0;       ///< of work for the learner
-    std::deque<Sent> chunks_ahead_;  ///< that it has not taken
+    uint64_t accepted_ =
+        0;  ///< at least applied_: what the learner keeps until the change is whole, too
+    size_t unaccepted_bytes_ = 0;    ///< of work for the learner
+    std::deque<Sent> chunks_ahead_;  ///< that it has not accepted
     size_t chunk_bytes_ahead_ = 0;   ///< of work in them
-    std::deque<Change> changes_;     ///< that are not confirmed; of a lasting stream
-    uint64_t state_now_ = 0;
-    bool is_shared_ = false;
-    std::deque<Change> uncommon_;  ///< while it is shared: changes that not all copies have
+    uint64_t mark_ = 0;              ///< index that must be applied
+    uint64_t last_list_ = 0;         ///< number that was given to a list
+    uint64_t sent_bytes_ = 0;        ///< and what it took to find them
+
+    // Changes.
+    uint64_t last_change_ = 0;
+    std::deque<Change> changes_;   ///< that the learner has not applied; of a lasting stream
+    std::deque<Change> uncommon_;  ///< while it is shared: changes that not all backups have
     uint64_t common_ = 0;          ///< index up to which all have them
-    PositionSet taken_over_;
-    uint64_t last_list_ = 0;  ///< number that was given to a list
-    bool is_counted_ = false;
-    ListedRows listed_;  ///< kept for their memory
+
+    // Kept for their memory.
+    ListedRows listed_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;
 };

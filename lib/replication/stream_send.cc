@@ -21,7 +21,7 @@ constexpr size_t kChunkWorkBytesOfFew = size_t{8} << 10;
 
 }  // namespace
 
-size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
+size_t Stream::send(size_t bytes_max, What what, uint64_t change_max) {
     must_poll_ = false;
     if (batches_.empty()) return 0;
     if (state_ == State::kPaused) {
@@ -35,14 +35,14 @@ size_t Stream::send(size_t bytes_max, What what, uint64_t state) {
     if (!queue_.empty() && what != What::kRecords) (void)send_next_chunk(what);
     for (size_t done = 0; done < bytes_max; done = sent_bytes_ - before) {
         if (queue_.empty() && what == What::kRecords) break;
-        if (queue_.empty() ? !send_next_chunk(what) : !send_queue(state)) break;
+        if (queue_.empty() ? !send_next_chunk(what) : !send_queue(change_max)) break;
         sent_bytes_ += kStepBytes;
     }
     return sent_bytes_ - before;
 }
 
 bool Stream::has_window(size_t work_bytes) const noexcept {
-    return taken_ == last_index_ || untaken_bytes_ + work_bytes <= kWindowBytes;
+    return accepted_ == last_index_ || unaccepted_bytes_ + work_bytes <= kWindowBytes;
 }
 
 /// False: the connection takes nothing now, or is closed.
@@ -75,7 +75,7 @@ bool Stream::post(uint64_t index, size_t bytes_to_come,
 
 void Stream::was_sent(size_t work_bytes) {
     unapplied_.push_back({.index = ++last_index_, .work_bytes = work_bytes});
-    untaken_bytes_ += work_bytes;
+    unaccepted_bytes_ += work_bytes;
 }
 
 void Stream::chunk_is_ahead(uint64_t index, size_t work_bytes) {
@@ -114,9 +114,9 @@ Block Stream::take_lent(Queued& record) {
 }
 
 /// Sends the next frame of what waits. False: not now.
-bool Stream::send_queue(uint64_t state) {
+bool Stream::send_queue(uint64_t change_max) {
     Queued& next = queue_.front();
-    if (next.sent == 0 && next.state > state) return false;
+    if (next.sent == 0 && next.change > change_max) return false;
     const bool is_first = next.sent == 0;
     if (is_first && !has_window(next.work_bytes)) return false;
     if (is_first && next.lent && !lend(next)) put_rows_into(next);
@@ -137,7 +137,7 @@ bool Stream::send_queue(uint64_t state) {
 
 size_t Stream::chunk_bytes_ahead_max(What what) const noexcept {
     if (what == What::kFewChunks) return kFewChunksBytes;
-    return queue_.empty() ? ~size_t{0} : std::max(kFewChunksBytes, queue_bytes_ / kChunksPart);
+    return queue_.empty() ? ~size_t{0} : std::max(kFewChunksBytes, queue_bytes_ / kChunksShare);
 }
 
 /// What comes next of the first batch that is not done; if records wait, it waits behind them. False:
@@ -148,20 +148,20 @@ bool Stream::send_next_chunk(What what) {
     const auto batch =
         std::ranges::find_if(batches_, [](const Batch& one) { return !one.is_done(); });
     if (batch == batches_.end() || (queue_.empty() && !has_window(0))) return false;
-    if (!batch->has_begun) {
+    if (!batch->has_begun()) {
         begin(*batch);
         return true;
     }
     if (!batch->walked && !begin_walk(*batch)) return true;
     if (!batch->cursor.at_end) return send_rows(*batch, *tables_[*batch->walked], work_bytes_max);
     batch->walked.reset();
-    if (batch->end) batch->end = next_index() - 1;
+    if (batch->has_ended()) batch->end = next_index() - 1;
     return true;
 }
 
 /// Chooses the next table whose rows are to be sent. False: there is none, and the end is sent.
 bool Stream::begin_walk(Batch& batch) {
-    if (batch.tables.empty() && !batch.end) {
+    if (batch.tables.empty() && !batch.has_ended()) {
         end(batch);
         return false;
     }
@@ -171,18 +171,25 @@ bool Stream::begin_walk(Batch& batch) {
     return true;
 }
 
-/// From now on every change is recorded, so the times of now are enough. Nobody needs them who has
-/// everything: he is counted at once.
-void Stream::begin(Batch& batch) {
+/// Opens a batch for a backup that has its rows already: it is in sync at once.
+void Stream::take_over(Batch& batch) {
     RecordMessage record;
-    record.kind = batch.has_all ? RecordMessage::Kind::kTakeOver : RecordMessage::Kind::kBegin;
+    record.kind = RecordMessage::Kind::kTakeOver;
     record.segments = batch.segments;
     add(record);
-    if (batch.has_all) {
-        batch.has_begun = batch.is_reported = true;
-        batch.end = batch.counted_behind = next_index() - 1;
-        return;
-    }
+    for (const Stage stage : {Stage::kRows, Stage::kEnded, Stage::kInSync})
+        enter(batch, stage);
+    batch.is_reported = true;
+}
+
+/// Opens the batch: queues kBegin and each table's times. Later changes bring their own, so those of
+/// now suffice.
+void Stream::begin(Batch& batch) {
+    RecordMessage record;
+    record.kind = RecordMessage::Kind::kBegin;
+    record.segments = batch.segments;
+    add(record);
+    enter(batch, Stage::kRows);
     for (size_t i = 0; i < tables_.size(); ++i) {
         // Without a push it is as in the beginning, and a learner may not have it yet.
         if (tables_[i] == nullptr || !tables_[i]->was_pushed) continue;
@@ -194,7 +201,6 @@ void Stream::begin(Batch& batch) {
         add_iterations(batch, i);
         batch.tables.insert(i);
     }
-    batch.has_begun = true;
     find_positions();
 }
 
@@ -203,7 +209,7 @@ void Stream::end(Batch& batch) {
     record.kind = RecordMessage::Kind::kEnd;
     record.segments = batch.segments;
     add(record);
-    batch.end = next_index() - 1;
+    enter(batch, Stage::kEnded);
 }
 
 /// Of the rows that were listed.
@@ -219,8 +225,8 @@ RecordMessage Stream::record_of(const TableReplica& table, size_t number) {
         record.state = *rows.state(listed_.range);
         return record;
     }
-    values_.resize(listed_.row_count() * rows.pulled_row_bytes());
-    state_bytes_.resize(listed_.row_count() * rows.state_row_bytes());
+    values_.resize(listed_.row_count() * rows.row_layout().value_bytes());
+    state_bytes_.resize(listed_.row_count() * rows.row_layout().state_bytes);
     rows.copy_values(listed_, values_);
     rows.copy_state(listed_, state_bytes_);
     record.keys = std::as_bytes(std::span(listed_.keys));
@@ -280,8 +286,8 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
 bool Stream::send_rows(Batch& batch, const TableReplica& table, size_t work_bytes_max) {
     const TableShard& rows = *table.rows;
     const bool is_dense = table.positions.is_dense();
-    const size_t row_bytes =
-        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_dense ? 0 : sizeof(uint64_t));
+    const size_t row_bytes = rows.row_layout().value_bytes() + rows.row_layout().state_bytes +
+                             (is_dense ? 0 : sizeof(uint64_t));
     const size_t row_work_bytes = row_bytes + (is_dense ? 0 : kFoundKeyBytes);
     const size_t room = endpoint_.capabilities_of(*connection_).message_bytes_max -
                         wire::kHeaderBytesMin - RecordMessage::kHeadBytes;

@@ -17,15 +17,17 @@ std::map<uint32_t, std::vector<Stream::Carried>> Streams::wanted_by(const View& 
         if (segment.primary != number) continue;
         const PositionRange range = view.range(i);
         if (segment.has_learner()) {
-            const bool is_copy = segment.learner.replaces != number;
-            wanted[segment.learner.shard].push_back({{range, segment.learner.named}, is_copy});
+            const bool is_backup = segment.learner.replaces != number;
+            wanted[segment.learner.shard].push_back(
+                {{range, segment.learner.named},
+                 is_backup ? Stream::As::kBackup : Stream::As::kLearner});
         }
         for (size_t b = 0; b < segment.backup_count(); ++b) {
             // One that has learned it from here goes on; another one has all, from the last primary.
-            Stream::Carried carried{{range, view.epoch()}, true, true};
+            Stream::Carried carried{{range, view.epoch()}, Stream::As::kTakenOver};
             if (const Stream* const stream = to(segment.backups[b])) {
                 for (const LearnedSegment& known : stream->segments()) {
-                    if (known.range == range) carried = {known, true, false};
+                    if (known.range == range) carried = {known, Stream::As::kBackup};
                 }
             }
             wanted[segment.backups[b]].push_back(carried);
@@ -50,14 +52,15 @@ void Streams::leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>&
         const std::vector<LearnedSegment> known =
             stream != nullptr ? stream->segments() : std::vector<LearnedSegment>();
         std::erase_if(segments, [&](const Stream::Carried& carried) {
-            // Of what it has from another primary it may lack nothing that is answered here.
-            return !carried.has_all && std::ranges::count(known, carried.is) == 0;
+            // Of what it has from another primary it may lack nothing that is replied here.
+            return carried.as != Stream::As::kTakenOver &&
+                   std::ranges::count(known, carried.is) == 0;
         });
     }
     std::erase_if(wanted, [](const auto& entry) { return entry.second.empty(); });
 }
 
-void Streams::take_view(const View& view, uint32_t number, Begin begin) {
+void Streams::apply_view(const View& view, uint32_t number, Begin begin) {
     number_ = number;
     auto wanted = wanted_by(view, number);
     if (begin == Begin::kLater) leave_only_known(wanted);
@@ -69,7 +72,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
         const bool has_new = segment.has_learner() && segment.learner.replaces != segment.primary;
         return segment.backup_count() + (has_new ? 1 : 0) > 1;
     });
-    // Copies need whole changes, so a stream that carries any has to last.
+    // Backups need whole changes, so a stream that carries any has to last.
     std::erase_if(streams_, [&](const ToLearner& one) {
         return !wanted.contains(one.learner) || (has_backups && !one.stream->is_lasting());
     });
@@ -87,7 +90,7 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
                                               tables_, Stream::Shared{lender_, failures_});
         }
         stream->set_shared(is_shared_);
-        stream->at_state(state_);
+        stream->begin_change(last_change_);
         stream->carry(segments, view.epoch());
         take_over(*stream);
     }
@@ -98,23 +101,23 @@ void Streams::take_view(const View& view, uint32_t number, Begin begin) {
     look_at_positions();
 }
 
-/// A copy that the last primary had may lack what this shard had from it. What is promised from now on
-/// waits until it has that. (Empty iterations may also have been closed since this shard got the view.)
+/// A backup that the last primary had may lack what this shard had from it. Replies of from now on
+/// wait until it has that. (Empty iterations may also have been closed since this shard got the view.)
 void Streams::take_over(Stream& stream) {
     const PositionSet positions = stream.take_taken_over();
     if (positions.ranges().empty()) return;
-    changes();
+    begin_change();
     for (size_t i = 0; i < tables_.size(); ++i) {
         if (tables_[i] == nullptr || !tables_[i]->was_pushed) continue;
         stream.add_as_now(i, positions, touched_[static_cast<uint32_t>(i)]);
     }
-    stream.was_changed(state_);
+    stream.end_change(last_change_);
 }
 
-uint64_t Streams::confirmed_state() const noexcept {
-    uint64_t least = Stream::kAllStates;
+uint64_t Streams::replicated_change() const noexcept {
+    uint64_t least = Stream::kAllChanges;
     for (const auto& [learner, stream] : streams_) {
-        if (stream->is_counted()) least = std::min(least, stream->confirmed_state());
+        if (stream->is_in_sync()) least = std::min(least, stream->replicated_change());
     }
     return least;
 }
@@ -129,26 +132,16 @@ bool Streams::is_streamed(uint64_t position) const noexcept {
         streams_, [&](const ToLearner& one) { return one.stream->positions().contains(position); });
 }
 
-uint64_t Streams::place(uint32_t table, const ListId& id) noexcept {
-    return id.hash ^ mix64(table);
-}
-
-bool Streams::knows(uint32_t table, const ListId& id, const TouchedSegments& touched) const {
+bool Streams::needs_keys(const KnownList& list) const {
+    if (list.streamed_in == lists_in_) return false;
+    WEIR_CHECK(list.touches(holdings_.segments()));
     const std::span<const PositionRange> segments = holdings_.segments().segments();
-    bool is_any_streamed = false;
-    for (const SegmentRun run : touched.runs()) {
-        for (uint32_t i = run.begin; i < run.end; ++i)
-            is_any_streamed = is_any_streamed || is_streamed(segments[i].first);
+    for (const SegmentRun run : list.segments.runs()) {
+        for (uint32_t i = run.begin; i < run.end; ++i) {
+            if (is_streamed(segments[i].first)) return true;
+        }
     }
-    if (!is_any_streamed) return true;
-    const auto found = lists_.find(place(table, id));
-    return found != lists_.end() && found->second.is(table, id);
-}
-
-/// Null: its parts are not known.
-Streams::StreamedList* Streams::find_list(uint32_t table, const ListId& id) noexcept {
-    const auto found = lists_.find(place(table, id));
-    return found != lists_.end() && found->second.is(table, id) ? &found->second : nullptr;
+    return false;
 }
 
 /// Remembered keys are those of the positions that were streamed then. A stream that begins anew streams
@@ -165,26 +158,31 @@ void Streams::look_at_positions() {
 void Streams::forget_lists() {
     for (const auto& [learner, stream] : streams_)
         stream->forget_lists();
-    lists_.clear();
+    if (list_bytes_ > 0) lists_.forget_streamed();
     list_bytes_ = 0;
+    ++lists_in_;
 }
 
-/// Forgets all others if there is no room.
-void Streams::remember(StreamedList&& list, size_t key_count) {
-    if (key_count < kRememberedKeysMin) return;
-    size_t bytes = sizeof list;
-    for (const ListPart& part : list.parts)
-        bytes += sizeof part + part.keys.size() * (sizeof(uint64_t) + sizeof(uint32_t));
-    if (bytes > kListBytesMax) return;
+/// What streams carry of a list, where it is kept from now on: with the list, if that is remembered and
+/// there is room; all others are forgotten for that. Call it before it is recorded: a learner forgets the
+/// numbers of all lists then.
+Streams::Streamed& Streams::remembered(KnownList* list, Streamed& streamed) {
+    if (list == nullptr) return streamed;
+    size_t bytes = sizeof streamed;
+    for (const StreamedKeys& one : streamed)
+        bytes += sizeof one + one.keys.size() * (sizeof(uint64_t) + sizeof(uint32_t));
+    if (bytes > kListBytesMax) return streamed;
     if (list_bytes_ + bytes > kListBytesMax) forget_lists();
     list_bytes_ += bytes;
-    lists_.insert_or_assign(place(list.table, list.id), std::move(list));
+    list->streamed = std::move(streamed);
+    list->streamed_in = lists_in_;
+    return list->streamed;
 }
 
 void Streams::pushed(TableReplica& table, const Entries& entries, uint32_t worker,
                      const RangeClock& clock) {
     if (entries.count() == 0) return;
-    changes();
+    begin_change();
     record(table, entries, {worker, &clock});
 }
 
@@ -195,29 +193,25 @@ void Streams::record(TableReplica& table, const Entries& entries, const Cause& c
         return;
     }
     const RowList& list = entries.list;
-    const uint32_t number = table.rows->schema().id;
-    if (StreamedList* const known = find_list(number, list.id); known != nullptr)
-        return record_list(*known, list, table, cause);
+    KnownList* const known = list.remembered.get();
+    if (known != nullptr && known->streamed_in == lists_in_)
+        return record_list(known->streamed, list, table, cause);
     std::span<const uint64_t> keys = entries.keys;
     if (keys.empty()) {
-        if (!cause.is_iteration()) return;  // knows() has said that nothing of it is streamed
+        if (!cause.is_iteration()) return;  // needs_keys() has said that nothing of it is streamed
         table.rows->find_keys(list.rows, keys_);
         keys = keys_;
     }
-    StreamedList streamed = parts_of(table, keys);
-    streamed.table = number;
-    streamed.id = list.id;
-    record_list(streamed, list, table, cause);
-    remember(std::move(streamed), list.rows.size());
+    Streamed streamed = streamed_of(table, keys);
+    record_list(remembered(known, streamed), list, table, cause);
 }
 
-Streams::StreamedList Streams::parts_of(const TableReplica& table,
-                                        std::span<const uint64_t> keys) const {
-    StreamedList list;
+Streams::Streamed Streams::streamed_of(const TableReplica& table,
+                                       std::span<const uint64_t> keys) const {
+    Streamed list;
     const SegmentList& held = holdings_.segments();
     for (const auto& [learner, stream] : streams_) {
-        ListPart part;
-        part.stream = stream.get();
+        StreamedKeys part{.learner = learner};
         std::vector<uint32_t> segments;
         for (size_t i = 0; i < keys.size(); ++i) {
             const uint64_t key = keys[i];
@@ -235,7 +229,7 @@ Streams::StreamedList Streams::parts_of(const TableReplica& table,
         segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
         for (const uint32_t segment : segments)
             part.segments.push_back(held.segments()[segment]);
-        list.parts.push_back(std::move(part));
+        list.push_back(std::move(part));
     }
     return list;
 }
@@ -249,22 +243,22 @@ static void put_times(RecordMessage& record, std::span<const PositionRange> segm
 
 /// What the last record of a change says besides its rows makes it count: times, or how far
 /// iterations have come. The record is that one.
-void Streams::end_change(Stream& stream, std::span<const PositionRange> segments,
-                         const Cause& cause) {
+void Streams::add_last_record(Stream& stream, std::span<const PositionRange> segments,
+                              const Cause& cause) {
     if (cause.is_iteration()) {
         stream.iteration_closed(record_);
     } else {
         put_times(record_, segments, cause.worker, *cause.clock);
         stream.add(record_);
     }
-    stream.was_changed(state_);
+    stream.end_change(last_change_);
 }
 
 void Streams::iteration_closed(TableReplica& table, const AggregatedRows& changed) {
     if (record_sum(table, changed)) return;
     for (const auto& [learner, stream] : streams_) {
         stream->iteration_closed(table.rows->schema().id, changed);
-        stream->was_changed(state_);
+        stream->end_change(last_change_);
     }
 }
 
@@ -278,31 +272,31 @@ bool Streams::record_sum(TableReplica& table, const AggregatedRows& changed) {
     if (bytes > kListBytesMax) return false;
     const RowList list{changed.rows, list_id(changed.keys), {}};
     const uint32_t number = table.rows->schema().id;
-    if (StreamedList* const known = find_list(number, list.id); known != nullptr) {
-        record_list(*known, list, table, {});
+    KnownLists::Entry known = lists_.find(number, list.id);
+    if (known != nullptr && known->streamed_in == lists_in_) {
+        record_list(known->streamed, list, table, {});
         return true;
     }
     if (sums_.size() >= kSumsMax) sums_.clear();
-    const bool is_first = sums_.insert(place(number, list.id)).second;
+    const bool is_first = sums_.insert(list.id.hash ^ mix64(number)).second;
     if (is_first || list_bytes_ + bytes > kListBytesMax) return false;
-    StreamedList streamed = parts_of_sum(table, changed.keys);
-    streamed.table = number;
-    streamed.id = list.id;
-    record_list(streamed, list, table, {});
-    remember(std::move(streamed), count);
+    if (known == nullptr) known = lists_.keep_without_rows(number, list.id);
+    if (known == nullptr) return false;
+    Streamed streamed = streamed_of_sum(table, changed.keys);
+    record_list(remembered(known.get(), streamed), list, table, {});
     return true;
 }
 
 /// The keys of a sparse table's sum are in the order of their rows; learners know ascending lists only.
-Streams::StreamedList Streams::parts_of_sum(const TableReplica& table,
-                                            std::span<const uint64_t> keys) {
+Streams::Streamed Streams::streamed_of_sum(const TableReplica& table,
+                                           std::span<const uint64_t> keys) {
     std::vector<uint32_t> order(keys.size());
     std::iota(order.begin(), order.end(), 0);
     if (!is_sorted_unique(keys)) std::ranges::sort(order, {}, [&](uint32_t i) { return keys[i]; });
     keys_.resize(keys.size());
     std::ranges::transform(order, keys_.begin(), [&](uint32_t i) { return keys[i]; });
-    StreamedList list = parts_of(table, keys_);
-    for (ListPart& part : list.parts) {
+    Streamed list = streamed_of(table, keys_);
+    for (StreamedKeys& part : list) {
         part.has_come = true;  // and will again
         if (part.places.empty()) {
             part.places = order;
@@ -319,7 +313,7 @@ void Streams::record_no_rows(Stream& stream, const TableReplica& table, const Ca
     if (!cause.is_iteration()) return;
     record_.clear();
     record_.table = table.rows->schema().id;
-    end_change(stream, {}, cause);
+    add_last_record(stream, {}, cause);
 }
 
 void Streams::record_range(Stream& stream, TableReplica& table, KeyRange keys, const Cause& cause) {
@@ -360,55 +354,56 @@ void Streams::record_range(Stream& stream, TableReplica& table, KeyRange keys, c
         }
         if (!is_last) stream.add(record_, true);
     }
-    end_change(stream, segments_, cause);
+    add_last_record(stream, segments_, cause);
 }
 
 /// `streamed`: what streams carry of the list.
-void Streams::record_list(StreamedList& streamed, const RowList& list, TableReplica& table,
+void Streams::record_list(Streamed& streamed, const RowList& list, TableReplica& table,
                           const Cause& cause) {
     for (const auto& [learner, stream] : streams_) {
-        const auto part = std::ranges::find(streamed.parts, stream.get(), &ListPart::stream);
-        if (part == streamed.parts.end()) {
+        const auto its = std::ranges::find(streamed, learner, &StreamedKeys::learner);
+        if (its == streamed.end()) {
             record_no_rows(*stream, table, cause);
         } else {
-            record_part(*part, list, *table.rows, cause);
+            record_keys(*stream, *its, list, *table.rows, cause);
         }
     }
 }
 
 /// A learner knows a list from its second time on: many come only once.
-void Streams::record_part(ListPart& part, const RowList& list, const TableShard& table,
-                          const Cause& cause) {
-    put_rows(part, list.rows, table);
-    record_.is_known = part.known != 0;
+void Streams::record_keys(Stream& stream, StreamedKeys& streamed, const RowList& list,
+                          const TableShard& table, const Cause& cause) {
+    put_rows(streamed, list.rows, table);
+    record_.is_known = streamed.number != 0;
     if (record_.is_known) {
         record_.keys = {};
-    } else if (part.has_come) {
-        part.known = part.stream->number_list(record_.part_count());
+    } else if (streamed.has_come) {
+        streamed.number = stream.number_list(record_.part_count());
     }
-    part.has_come = true;
-    record_.list = part.known;
-    end_change(*part.stream, part.segments, cause);
+    streamed.has_come = true;
+    record_.list = streamed.number;
+    add_last_record(stream, streamed.segments, cause);
 }
 
-/// `rows`: of the list of which `part` is a part. The record has its keys and values then.
-void Streams::put_rows(const ListPart& part, std::span<const uint32_t> rows,
+/// `rows`: of the list. The record has the keys that are streamed, and their values, then.
+void Streams::put_rows(const StreamedKeys& streamed, std::span<const uint32_t> rows,
                        const TableShard& table) {
-    const size_t count = part.keys.size();
-    if (!part.places.empty()) {
+    const size_t count = streamed.keys.size();
+    if (!streamed.places.empty()) {
         rows_.resize(count);
         for (size_t i = 0; i < count; ++i)
-            rows_[i] = rows[part.places[i]];
+            rows_[i] = rows[streamed.places[i]];
         rows = rows_;
     }
-    values_.resize(count * table.pulled_row_bytes());
-    state_bytes_.resize(count * table.state_row_bytes());
+    WEIR_CHECK(rows.size() == count);
+    values_.resize(count * table.row_layout().value_bytes());
+    state_bytes_.resize(count * table.row_layout().state_bytes);
     table.copy_values(rows, values_);
     table.copy_state(rows, state_bytes_);
     record_.clear();
     record_.table = table.schema().id;
     record_.row_count = count;
-    record_.keys = std::as_bytes(std::span(part.keys));
+    record_.keys = std::as_bytes(std::span(streamed.keys));
     record_.values = values_;
     record_.state = state_bytes_;
 }
@@ -424,14 +419,14 @@ void Streams::made_rows(TableReplica& table, std::span<const uint64_t> keys) {
         made.push_back(keys[i]);
         rows.push_back(list->rows[i]);
     }
-    changes();
-    const StreamedList streamed = parts_of(table, made);
-    for (const ListPart& part : streamed.parts) {
-        put_rows(part, rows, *table.rows);
-        for (const PositionRange segment : part.segments)
-            part.stream->put_iterations(record_, segment);
-        part.stream->add(record_);
-        part.stream->was_changed(state_);
+    begin_change();
+    for (const StreamedKeys& streamed : streamed_of(table, made)) {
+        Stream& stream = *to(streamed.learner);
+        put_rows(streamed, rows, *table.rows);
+        for (const PositionRange segment : streamed.segments)
+            stream.put_iterations(record_, segment);
+        stream.add(record_);
+        stream.end_change(last_change_);
     }
 }
 
@@ -477,14 +472,14 @@ std::string_view Streams::receive(transport::ConnectionId connection,
     return wrong;
 }
 
-/// What a copy may be sent: if several have the same segments, what those before it have. So the
+/// What a backup may be sent: if several have the same segments, what those before it have. So the
 /// first one that is left when this shard dies has all that any of them has.
-uint64_t Streams::state_of_those_before(const ToLearner& one) const noexcept {
-    uint64_t least = Stream::kAllStates;
-    if (!is_shared_ || !one.stream->is_counted()) return least;
+uint64_t Streams::change_of_those_before(const ToLearner& one) const noexcept {
+    uint64_t least = Stream::kAllChanges;
+    if (!is_shared_ || !one.stream->is_in_sync()) return least;
     for (const auto& [other, stream] : streams_) {
         const bool is_before = copy_order(number_, other) < copy_order(number_, one.learner);
-        if (is_before && stream->is_counted()) least = std::min(least, stream->confirmed_state());
+        if (is_before && stream->is_in_sync()) least = std::min(least, stream->replicated_change());
     }
     return least;
 }
@@ -493,7 +488,7 @@ uint64_t Streams::state_of_those_before(const ToLearner& one) const noexcept {
 size_t Streams::send(size_t bytes_max, Stream::What what) {
     if (is_shared_) {
         for (const auto& [learner, stream] : streams_)
-            stream->all_have(confirmed_state());
+            stream->replicated_everywhere(replicated_change());
     }
     const auto has_work = [](const ToLearner& one) { return one.stream->has_work(); };
     if (std::ranges::none_of(streams_, has_work)) return 0;
@@ -501,8 +496,8 @@ size_t Streams::send(size_t bytes_max, Stream::What what) {
     auto next = place_of(next_to_send_);
     for (size_t i = 0; i < streams_.size() && sent < bytes_max; ++i) {
         if (next == streams_.end()) next = streams_.begin();
-        next->stream->at_state(state_);
-        sent += next->stream->send(bytes_max - sent, what, state_of_those_before(*next));
+        next->stream->begin_change(last_change_);
+        sent += next->stream->send(bytes_max - sent, what, change_of_those_before(*next));
         ++next;
     }
     next_to_send_ = next == streams_.end() ? 0 : next->learner;
@@ -525,7 +520,7 @@ uint64_t Streams::due_ns() const noexcept {
 std::vector<LearnerReport> Streams::take_complete() {
     std::vector<LearnerReport> reports;
     for (const auto& [learner, stream] : streams_) {
-        for (const LearnedSegment& segment : stream->take_complete(confirmed_state()))
+        for (const LearnedSegment& segment : stream->take_complete(replicated_change()))
             reports.push_back({segment.range.first, learner, segment.named});
     }
     return reports;

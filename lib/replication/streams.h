@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -22,13 +21,14 @@
 #include "lib/replication/stream.h"
 #include "lib/ring/moves.h"
 #include "lib/ring/view.h"
+#include "lib/store/index/known_lists.h"
 #include "lib/vclock/range_clock.h"
 #include "transport/transport.h"
 
 namespace weir {
 
-/// It counts the changes of the shard: state() is how many there were. What a change promised to its
-/// sender holds once confirmed_state() is not below it.
+/// It numbers the changes of the shard: last_change() is how many there were. The reply to one may leave
+/// once replicated_change() is not below it.
 ///
 /// Thread: the shard's
 class Streams {
@@ -42,11 +42,13 @@ public:
 
     /// What is a reference must outlive this.
     Streams(transport::Endpoint& endpoint, const Clock& clock, const Holdings& holdings,
-            Replicas& tables, const LendingOptions& lending, RepeatedLog& failures)
+            Replicas& tables, KnownLists& lists, const LendingOptions& lending,
+            RepeatedLog& failures)
         : endpoint_(endpoint),
           clock_(clock),
           holdings_(holdings),
           tables_(tables),
+          lists_(lists),
           failures_(failures),
           lender_(lending) {}
 
@@ -61,9 +63,9 @@ public:
     /// Follows a view, which the holdings already have: begins streams to learners and backups that
     /// it names, and ends those of others; a stream of what is leaving goes on until that is let go.
     /// `number`: of this shard.
-    void take_view(const View& view, uint32_t number, Begin begin = Begin::kNow);
+    void apply_view(const View& view, uint32_t number, Begin begin = Begin::kNow);
 
-    /// Copies that are this shard's now, and that other primaries had, may lack these rows, which
+    /// Backups that are this shard's now, and that other primaries had, may lack these rows, which
     /// are here: they get them, by table, with the next view.
     void note_touched(const TouchedLog& log) { log.collect(touched_); }
 
@@ -82,38 +84,38 @@ public:
                                    [](const ToLearner& one) { return one.stream->is_lasting(); });
     }
 
-    /// Whether answers have to wait for some copy.
-    [[nodiscard]] bool is_counted() const noexcept {
+    /// Whether replies have to wait for some backup.
+    [[nodiscard]] bool has_in_sync() const noexcept {
         return std::ranges::any_of(streams_,
-                                   [](const ToLearner& one) { return one.stream->is_counted(); });
+                                   [](const ToLearner& one) { return one.stream->is_in_sync(); });
     }
 
-    /// How many changes there were.
-    [[nodiscard]] uint64_t state() const noexcept { return state_; }
+    /// The number of the last change; 0: there was none.
+    [[nodiscard]] uint64_t last_change() const noexcept { return last_change_; }
 
-    /// All counted copies have what the shard had after this many changes.
-    [[nodiscard]] uint64_t confirmed_state() const noexcept;
+    /// All backups in sync have applied the changes up to this one.
+    [[nodiscard]] uint64_t replicated_change() const noexcept;
 
     // Pushes:
 
     /// False: too much waits to be sent.
     [[nodiscard]] bool has_room() const noexcept;
 
-    /// Whether a push of this list by its hash could be recorded, or need not be.
-    [[nodiscard]] bool knows(uint32_t table, const ListId& id,
-                             const TouchedSegments& touched) const;
+    /// Whether a push of this list by its hash could not be recorded: a stream carries some of its
+    /// keys, and they are not known. Its segments are.
+    [[nodiscard]] bool needs_keys(const KnownList& list) const;
 
     /// A push was executed, and the worker's clock raised: records what it has changed. Nobody else can
     /// change its keys.
     void pushed(TableReplica& table, const Entries& entries, uint32_t worker,
                 const RangeClock& clock);
 
-    /// A push whose effect comes later, or not at all, has made rows for keys that were new: copies get
+    /// A push whose effect comes later, or not at all, has made rows for keys that were new: backups get
     /// them, too, with all others of its `keys` that are as fresh.
     void made_rows(TableReplica& table, std::span<const uint64_t> keys);
 
-    /// An iteration of the table is about to be closed: what is answered from now on waits for it.
-    void iteration_closes() noexcept { changes(); }
+    /// An iteration of the table is about to be closed: what is replied from now on waits for it.
+    void iteration_closes() noexcept { begin_change(); }
 
     /// An iteration of the table was closed. `changed`: as of Stream::iteration_closed().
     void iteration_closed(TableReplica& table, const AggregatedRows& changed);
@@ -198,25 +200,7 @@ private:
         std::unique_ptr<Stream> stream;
     };
 
-    /// What a stream carries of a list.
-    struct ListPart {
-        Stream* stream = nullptr;
-        uint64_t known = 0;  ///< by which number its learner knows it
-        std::vector<uint64_t> keys;
-        std::vector<uint32_t> places;         ///< of these keys in the list; none: the same
-        std::vector<PositionRange> segments;  ///< that they are in; ascending
-        bool has_come = false;                ///< before
-    };
-
-    struct StreamedList {
-        uint32_t table = 0;
-        ListId id;
-        std::vector<ListPart> parts;
-
-        [[nodiscard]] bool is(uint32_t table_is, const ListId& id_is) const noexcept {
-            return table == table_is && id == id_is;
-        }
-    };
+    using Streamed = std::vector<StreamedKeys>;  ///< of a list, by learner; ascending
 
     /// Of a change: a push of a worker, whose clock was raised, or the end of an iteration.
     struct Cause {
@@ -229,18 +213,17 @@ private:
     [[nodiscard]] std::map<uint32_t, std::vector<Stream::Carried>> wanted_by(const View& view,
                                                                              uint32_t number) const;
     void leave_only_known(std::map<uint32_t, std::vector<Stream::Carried>>& wanted) const;
-    [[nodiscard]] uint64_t state_of_those_before(const ToLearner& one) const noexcept;
-    [[nodiscard]] static uint64_t place(uint32_t table, const ListId& id) noexcept;
+    [[nodiscard]] uint64_t change_of_those_before(const ToLearner& one) const noexcept;
     [[nodiscard]] std::vector<ToLearner>::iterator place_of(uint32_t learner) noexcept;
     [[nodiscard]] Stream* to(uint32_t learner) const noexcept;
     [[nodiscard]] Stream* find(transport::ConnectionId connection) const noexcept;
     [[nodiscard]] bool is_streamed(uint64_t position) const noexcept;
 
-    /// What is recorded from now on is of the next state.
-    void changes() noexcept {
-        ++state_;
+    /// What is recorded from now on is of the next change.
+    void begin_change() noexcept {
+        ++last_change_;
         for (const auto& [learner, stream] : streams_)
-            stream->at_state(state_);
+            stream->begin_change(last_change_);
     }
 
     void look_at_positions();
@@ -248,41 +231,44 @@ private:
     void record(TableReplica& table, const Entries& entries, const Cause& cause);
     void record_range(Stream& stream, TableReplica& table, KeyRange keys, const Cause& cause);
     [[nodiscard]] bool record_sum(TableReplica& table, const AggregatedRows& changed);
-    [[nodiscard]] StreamedList parts_of_sum(const TableReplica& table,
-                                            std::span<const uint64_t> keys);
-    void record_list(StreamedList& streamed, const RowList& list, TableReplica& table,
+    [[nodiscard]] Streamed streamed_of_sum(const TableReplica& table,
+                                           std::span<const uint64_t> keys);
+    void record_list(Streamed& streamed, const RowList& list, TableReplica& table,
                      const Cause& cause);
-    void record_part(ListPart& part, const RowList& list, const TableShard& table,
-                     const Cause& cause);
+    void record_keys(Stream& stream, StreamedKeys& streamed, const RowList& list,
+                     const TableShard& table, const Cause& cause);
     void record_no_rows(Stream& stream, const TableReplica& table, const Cause& cause);
-    void end_change(Stream& stream, std::span<const PositionRange> segments, const Cause& cause);
-    [[nodiscard]] StreamedList* find_list(uint32_t table, const ListId& id) noexcept;
-    void put_rows(const ListPart& part, std::span<const uint32_t> rows, const TableShard& table);
-    void remember(StreamedList&& list, size_t key_count);
+    void add_last_record(Stream& stream, std::span<const PositionRange> segments,
+                         const Cause& cause);
+    void put_rows(const StreamedKeys& streamed, std::span<const uint32_t> rows,
+                  const TableShard& table);
+    [[nodiscard]] Streamed& remembered(KnownList* list, Streamed& streamed);
     void forget_lists();
-    [[nodiscard]] StreamedList parts_of(const TableReplica& table,
-                                        std::span<const uint64_t> keys) const;
+    [[nodiscard]] Streamed streamed_of(const TableReplica& table,
+                                       std::span<const uint64_t> keys) const;
 
     transport::Endpoint& endpoint_;
     const Clock& clock_;
     const Holdings& holdings_;
     Replicas& tables_;
+    KnownLists& lists_;
     RepeatedLog& failures_;
     Lender lender_;
     std::vector<ToLearner> streams_;  ///< ascending by learner
     uint64_t stream_count_ = 0;       ///< that there have been
-    uint64_t state_ = 0;
+    uint64_t last_change_ = 0;
     uint32_t number_ = 0;  ///< of this shard
     uint64_t pass_ = 0;
-    bool is_shared_ = false;                   ///< some segment has several copies, or is to have
-    std::map<uint32_t, TouchedRows> touched_;  ///< of copies that are taken over with the next view
+    bool is_shared_ = false;  ///< some segment has several backups, or is to have
+    std::map<uint32_t, TouchedRows>
+        touched_;  ///< of backups that are taken over with the next view
 
     uint32_t next_to_send_ = 0;    ///< the learner whose turn it is, or who comes next
-    uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that lists_ belongs to
-    std::unordered_map<uint64_t, StreamedList> lists_;
+    uint64_t positions_seen_ = 0;  ///< sum of the streams' generations that `lists_in_` belongs to
+    uint64_t lists_in_ = 1;        ///< as KnownList::streamed_in
     std::unordered_set<uint64_t> sums_;  ///< places of lists of sums that have come once
-    size_t list_bytes_ = 0;
-    RecordMessage record_;  ///< kept for its memory, as what follows
+    size_t list_bytes_ = 0;              ///< of keys remembered in lists since forget_lists()
+    RecordMessage record_;               ///< kept for its memory, as what follows
     std::vector<PositionRange> segments_;
     std::vector<KeyRange> parts_;
     std::vector<uint64_t> keys_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// TableReplica: what a shard has of one table, and its copies have alike.
+/// TableReplica: what a shard has of one table, and its replicas have alike.
 
 #include <memory>
 #include <set>

@@ -18,7 +18,7 @@ void TouchedLog::add(uint64_t index, const RecordMessage& record) {
     entries_.push_back(std::move(entry));
 }
 
-void TouchedLog::all_have(uint64_t index) {
+void TouchedLog::replicated_everywhere(uint64_t index) {
     while (!entries_.empty() && entries_.front().index <= index)
         entries_.pop_front();
 }

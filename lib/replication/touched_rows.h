@@ -19,7 +19,7 @@ struct TouchedRows {
     std::vector<uint64_t> keys;
 };
 
-/// What a copy has applied and other copies may lack. If it becomes primary, it sends them these rows.
+/// What a backup has applied and others may lack. If it becomes primary, it sends them these rows.
 ///
 /// Thread: the shard's
 class TouchedLog {
@@ -27,8 +27,8 @@ public:
     /// A record with this index, or the last one of its change with that, was applied.
     void add(uint64_t index, const RecordMessage& record);
 
-    /// All copies have the records up to this index.
-    void all_have(uint64_t index);
+    /// All backups have the records up to this index.
+    void replicated_everywhere(uint64_t index);
 
     /// Adds what it holds to `rows`, by table.
     void collect(std::map<uint32_t, TouchedRows>& rows) const;

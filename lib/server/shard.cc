@@ -26,15 +26,14 @@ Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint
       clock_(clock),
       memory_(memory),
       rules_(rules),
-      outbox_(*endpoint_),
       fetcher_(*endpoint_, requests_, memory_, options_.fetch_bytes_max),
       lists_(memory_, options_.list_cache_bytes),
       pass_(options_.secret_seed ? mix64(*options_.secret_seed) : secret_seed()),
       to_manager_(*endpoint_, clock_, options_.manager_address, options_.link),
-      touched_(options_.list_cache_bytes / 4),
       sessions_(options_.waiting_bytes_max),
-      replication_(*this, *endpoint_, clock_, view_, tables_,
+      replication_(*this, *endpoint_, clock_, view_, tables_, lists_,
                    {options_.lease, options_.lending, options_.change_bytes_max, pass_}, refusals_),
+      replies_(*endpoint_, clock_, streams_, options_.lease),
       writes_(*endpoint_, requests_),
       row_scan_(options_.secret_seed) {
     memory_.add(fetcher_.spares());
@@ -76,11 +75,15 @@ size_t Shard::poll() {
         handle(completions_[i]);
     }
     size_t done = count;
-    if (fetcher_.waiting()) done += take_fetched();
+    if (fetcher_.waiting()) done += run_fetched();
     if (writes_.waiting()) done += post_waiting_writes();
+    if (!tables_to_fill_.empty()) {
+        (void)go_on_making_table();
+        ++done;
+    }
     if (is_moving_) done += move_on();
     if (retry_) done += retry_waiting();
-    if (!outbox_.empty()) done += outbox_.flush();
+    done += replies_.flush();
     if (to_manager_.must_poll()) done += poll_link();
     if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
@@ -121,8 +124,8 @@ void Shard::prefetch_rows(const Completion& next) const {
 /// The lease is extended by another thread, and yet another one works at the disk.
 uint64_t Shard::sleep_ns_max() const noexcept {
     const bool waits_for_others =
-        (needs_lease_ && (!ready_.empty() || !unconfirmed_drops_.empty())) || !fills_.empty() ||
-        checkpoint_.is_under_way();
+        (replies_.needs_lease() && (replies_.waits_for_lease() || !unreported_drops_.empty())) ||
+        !fills_.empty() || checkpoint_.is_under_way();
     if (waits_for_others) return kMillisecond;
     const uint64_t look_ns =
         sessions_.empty() ? kSecond : ~uint64_t{0};  // whether the manager is silent
@@ -133,10 +136,10 @@ uint64_t Shard::sleep_ns_max() const noexcept {
 }
 
 int Shard::arm() {
-    const bool nothing_waits = outbox_.empty() && to_manager_.due_ns() != 0 &&
+    const bool nothing_waits = !replies_.must_flush() && to_manager_.due_ns() != 0 &&
                                !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
                                !replication_.must_poll() && !checkpoint_.has_work() &&
-                               !is_reading_rows();
+                               tables_to_fill_.empty() && !is_reading_rows();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 
@@ -146,7 +149,7 @@ void Shard::handle(const Completion& completion) {
         case Event::kRead: return fetcher_.ended(completion.context, completion.status);
         case Event::kWritten:
             writes_.end(completion.context, completion.status);
-            return take_ended_writes();
+            return end_writes();
         case Event::kAccepted: return sessions_.open(completion.connection);
         case Event::kConnected:
             if (streams_.connected(completion.connection)) return;
@@ -230,15 +233,15 @@ void Shard::act_on(const Session& session, Sessions::Hello verdict) {
 }
 
 /// The manager says who will be in a view. Connections may have come before.
-void Shard::take_passes(std::span<const std::byte> body) {
+void Shard::receive_passes(std::span<const std::byte> body) {
     const auto message = PassesMessage::decode(body);
     if (!message) return end(Error(Errc::kProtocol, "the manager sent malformed passes"));
     for (const PassesMessage::Pass& pass : message->passes) {
         if (pass.is_shard) {
-            replication_.take_pass(pass.number, pass.pass);
+            replication_.receive_pass(pass.number, pass.pass);
             continue;
         }
-        for (const Sessions::Judged& judged : sessions_.take_pass(pass.number, pass.pass)) {
+        for (const Sessions::Judged& judged : sessions_.receive_pass(pass.number, pass.pass)) {
             const Session* const session = sessions_.find(judged.connection);
             if (session != nullptr) act_on(*session, judged.verdict);
         }
@@ -266,7 +269,7 @@ void Shard::receive_from_manager(const wire::Frame& frame) {
 void Shard::control(const wire::Frame& frame) {
     switch (frame.header.kind) {
         case Kind::kAdmit: return admitted(frame.values);
-        case Kind::kPasses: return take_passes(frame.values);
+        case Kind::kPasses: return receive_passes(frame.values);
         case Kind::kView: return receive_view(frame.values);
         case Kind::kCreateTable: return order_table(frame.header.request, frame.values);
         case Kind::kDropTable: return drop_table(frame.header.first);
@@ -275,7 +278,7 @@ void Shard::control(const wire::Frame& frame) {
         case Kind::kLeave:
             if (frame.header.status != Errc::kOk) return told_to_stay(frame.values);
             return manager_lost_worker(frame.header.first);
-        case Kind::kFirstIteration: return answer_first_iterations(frame.values);
+        case Kind::kFirstIteration: return reply_first_iterations(frame.values);
         case Kind::kStopped: return holdings_.let_go();
         case Kind::kWork: return end_iterations(frame.header.first);
         case Kind::kCheckpoint: return order_checkpoint(frame.values);
@@ -291,12 +294,8 @@ void Shard::control(const wire::Frame& frame) {
 
 /// One that this shard has closed is in doubt until the endpoint says that it is closed.
 void Shard::closed(ConnectionId connection, bool memory_in_doubt) {
-    outbox_.forget(connection);
+    replies_.forget(connection);
     fetcher_.forget(connection);
-    if (holds_answers_) {
-        held_.forget(connection);
-        ready_.forget(connection);
-    }
     if (to_manager_.owns(connection)) {
         return to_manager_.closed() ? void() : lose_manager();
     }
@@ -308,7 +307,7 @@ void Shard::closed(ConnectionId connection, bool memory_in_doubt) {
         }
         forget(early_, connection);
         writes_.forget(connection);
-        take_ended_writes();
+        end_writes();
         // A connection may break between processes that live: the manager says who is dead.
         const bool is_over = worker && !sessions_.is_connected(*worker) &&
                              (manager_lost_ || sessions_.is_leaving(*worker));

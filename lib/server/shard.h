@@ -13,7 +13,7 @@
 ///   shard_push.cc    resolve(): which rows; the table changes them
 ///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the
 ///                    rule; shard_members.cc says whose parts it waits for
-///   shard_replies.cc reply()
+///   requests/replies.h  reply_when_replicated()
 /// A table that is made, or dropped: shard_tables.cc.
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Replication.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
@@ -34,9 +34,7 @@
 #include "lib/base/repeated_log.h"
 #include "lib/node/lease_line.h"
 #include "lib/node/manager_link.h"
-#include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
-#include "lib/replication/held_answers.h"
 #include "lib/replication/replication.h"
 #include "lib/ring/view.h"
 #include "lib/ring/view_change.h"
@@ -44,12 +42,12 @@
 #include "lib/server/checkpoint/table_fill.h"
 #include "lib/server/requests/fetcher.h"
 #include "lib/server/requests/pull_writes.h"
+#include "lib/server/requests/replies.h"
 #include "lib/server/requests/request.h"
 #include "lib/server/requests/row_scan.h"
 #include "lib/server/requests/sessions.h"
-#include "lib/server/requests/touched_lists.h"
 #include "lib/server/shard_table.h"
-#include "lib/store/index/key_list_cache.h"
+#include "lib/store/index/known_lists.h"
 #include "lib/store/memory.h"
 #include "lib/store/memory_with_caches.h"
 #include "lib/store/rules/rule_registry.h"
@@ -82,8 +80,8 @@ struct ShardOptions {
     std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;
     /// That of the job's checkpoints, for errors. Empty: none, or not known.
     std::string checkpoint_folder = {};
-    LendingOptions lending{};  ///< to copies; its memory outlives the shard
-    /// Of what an iteration may change where there are copies.
+    LendingOptions lending{};  ///< to backups; its memory outlives the shard
+    /// Of what an iteration may change where there are backups.
     size_t change_bytes_max = Streams::kChangeBytesMax;
     size_t fetch_bytes_max = size_t{64} << 20;  ///< of requests whose bytes are read or written
     /// Limit of the remembered key lists of all tables together: this shard's part of what its
@@ -91,7 +89,7 @@ struct ShardOptions {
     size_t list_cache_bytes = size_t{256} << 20;
     /// Limit of one worker's requests that wait: for each, a few hundred bytes and the keys and
     /// values in its message. Half of it is for those that wait for an iteration. Beyond it (8,000
-    /// full messages), requests are answered with kBusy.
+    /// full messages), the reply to requests is kBusy.
     size_t waiting_bytes_max = size_t{64} << 20;
     /// Of what peers must not predict: how keys are spread, what cursors of scans say, and its pass.
     /// None: drawn at random. Only simulations that are to be repeated name one.
@@ -132,7 +130,7 @@ public:
     /// Of the view that it has; 0: none yet.
     [[nodiscard]] uint64_t epoch() const noexcept { return view_.epoch(); }
 
-    /// The positions for which it answers, in that epoch.
+    /// The positions that it serves, in that epoch.
     [[nodiscard]] const PositionSet& primary() const noexcept {
         return replication_.holdings().primary();
     }
@@ -154,7 +152,7 @@ private:
     void hello(Session& session, const wire::Frame& frame);
     void act_on(const Session& session, Sessions::Hello verdict);
     void another_hello(Session& session, const wire::Frame& frame);
-    void take_passes(std::span<const std::byte> body);
+    void receive_passes(std::span<const std::byte> body);
     void control(const wire::Frame& frame);
     [[nodiscard]] JoinMessage join_message() const;
     void closed(ConnectionId connection, bool memory_in_doubt = true);
@@ -163,27 +161,43 @@ private:
 
     // shard_tables.cc: which tables there are
     void order_table(uint64_t request, std::span<const std::byte> body);
-    [[nodiscard]] Status create_table(std::span<const std::byte> body);
+
+    /// One that is made, but for some of its initial rows: it is not used yet.
+    struct TableToFill {
+        uint64_t request = 0;  ///< of the manager
+        uint32_t number = 0;
+        bool is_from_checkpoint = false;
+        uint64_t closed = 0;  ///< iterations, by the checkpoint
+        std::unique_ptr<TableShard> rows;
+    };
+
+    enum class Step : uint8_t { kMore, kDone };
+
+    [[nodiscard]] Status begin_table(uint64_t request, std::span<const std::byte> body);
+    Step go_on_making_table();
+    void add_table(TableToFill& table);
+    void refuse_table(uint64_t request, const Status& status);
+    [[nodiscard]] PositionSet held() const;
     void drop_table(uint64_t number);
     void drop_made_table(uint32_t number);
     void drop_waiting(ShardTable& table);
     void drop_queue(Session& session, const ShardTable& table);
-    void confirm_drops(uint64_t confirmed);
+    void report_drops();
     void free_dropped();
 
     // shard_view.cc: who holds what, who takes part
     void receive_view(std::span<const std::byte> body);
-    void take_view(View view);
+    void apply_view(View view);
     void admitted(std::span<const std::byte> body);
     void begin_anew();
     void run_queues();
     [[nodiscard]] std::vector<PositionRange> primary_ranges() const;
 
     // shard_members.cc: who takes part in iterations, and from when on
-    void take_members();
+    void apply_members();
     void set_members(ShardTable& table) const;
     void release_iterations();
-    void answer_first_iterations(std::span<const std::byte> body);
+    void reply_first_iterations(std::span<const std::byte> body);
     size_t poll_link();
     void receive_from_manager(const wire::Frame& frame);
     void lose_manager();
@@ -218,8 +232,10 @@ private:
     size_t retry_waiting();
     size_t admit_again(RequestQueue& queue);
 
-    // shard_streams.cc: what moves or has copies
+    // shard_streams.cc: what moves or is replicated
     void look_at_moves() noexcept;
+    [[nodiscard]] bool has_lease();
+    size_t release_replies();
     size_t move_on();
     size_t work_behind();
     [[nodiscard]] Errc judge_push(const ShardTable& table, const Request& request) const;
@@ -230,7 +246,7 @@ private:
     void send_to_manager(const wire::FrameHeader& header, std::span<const std::byte> body) override;
 
     // shard_checkpoint.cc: checkpoints, and tables that are read from one
-    /// Reads a table, sends its rows to the copies, and reports that: one reads at a time, in order.
+    /// Reads a table, sends its rows to the backups, and reports that: one reads at a time, in order.
     struct Fill {
         enum class Stage : uint8_t { kWaiting, kReading, kCopying, kReported };
 
@@ -270,7 +286,7 @@ private:
     [[nodiscard]] bool map_bytes(Request& request);
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
                                  size_t alignment, transport::Access access);
-    size_t take_fetched();
+    size_t run_fetched();
     void fetched(Session& session, KeptRequest& request);
     [[nodiscard]] bool may_still_run(const Session& session, const Request& request);
 
@@ -302,8 +318,8 @@ private:
                      IterationProgress::Verdict verdict);
     [[nodiscard]] static bool is_repeated(ShardTable& table, const Session& session,
                                           const OpenIterations::Part& part, uint64_t iteration);
-    void answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration);
-    void answer_hopeless(ShardTable& table, uint64_t iteration);
+    void reply_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration);
+    void reply_hopeless(ShardTable& table, uint64_t iteration);
     void restart_iterations(ShardTable& table);
     void finish_iterations(ShardTable& table, const Entries* all = nullptr);
     void close_iterations(ShardTable& table, const Entries* all);
@@ -317,7 +333,7 @@ private:
                                  std::span<std::byte> out);
     void pull_by_write(ShardTable& table, const Request& request, size_t bytes);
     size_t post_waiting_writes();
-    void take_ended_writes();
+    void end_writes();
 
     // shard_scan.cc: reads out a table
     void scan(const Session& session, const wire::Frame& frame);
@@ -326,51 +342,39 @@ private:
     [[nodiscard]] static KeyState read_key(TableShard& rows, uint64_t key,
                                            std::span<std::byte> values);
 
-    // shard_replies.cc
+    // shard_stats.cc: what it tells of itself
     void reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body);
     void give_sign_of_life(ConnectionId connection, uint64_t request);
-    void reply(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
-               std::span<const std::byte> body = {});
-    void reply_failed(ConnectionId connection, uint64_t request,
-                      const IterationProgress::Failure& failure);
-
-    /// Answers what is true only as long as some copy has the state of now: pushes, parts of closed
-    /// iterations, pulls that name an iteration. The answer leaves when all counted copies have it.
-    void promise(ConnectionId connection, uint64_t request, Errc status, uint64_t detail = 0,
-                 std::span<const std::byte> body = {}) {
-        if (!holds_answers_) [[likely]]
-            return reply(connection, request, status, detail, body);
-        hold(connection, request, status, detail, body);
-    }
-
-    void hold(ConnectionId connection, uint64_t request, Errc status, uint64_t detail,
-              std::span<const std::byte> body);
-    void promise_failed(ConnectionId connection, uint64_t request,
-                        const IterationProgress::Failure& failure);
-    void answer(ConnectionId connection, wire::FrameHeader& header,
-                std::span<const std::byte> body);
-    [[nodiscard]] bool has_lease();
-    size_t release_answers();
     [[nodiscard]] std::vector<std::byte> stats();
     void note_open_iterations(StatsMessage& message) const;
 
+    // Arguments, and what is at hand.
     ShardOptions options_;
     std::unique_ptr<transport::Endpoint> endpoint_;
     const Clock& clock_;
     MemoryWithCaches memory_;
     const RuleRegistry& rules_;
-    Outbox outbox_;
     RepeatedLog refusals_{clock_};
     /// Of one poll(). A member, so that poll() does not initialise it each time.
     std::array<transport::Completion, 64> completions_;
     KeptRequests requests_;  ///< that wait
     Fetcher fetcher_;
-    KeyListCache lists_;
-    uint64_t pass_;  ///< PassesMessage
+    KnownLists lists_;  ///< of all tables
+    uint64_t pass_;     ///< PassesMessage
+
+    // Its part in the job.
     Phase phase_ = Phase::kJoining;
-    Status outcome_;
+    Status outcome_;  ///< kOver
     ManagerLink to_manager_;
     bool manager_lost_ = false;
+    bool is_admitted_ = false;  ///< a joining shard has its number
+    ViewParts view_parts_;
+    View view_;
+    uint64_t since_ = 0;    ///< the epoch in which the positions that this shard owns last changed
+    uint64_t held_in_ = 0;  ///< the epoch of the question for which iterations are held
+    uint64_t ended_tables_ = 0;  ///< those below this number take no parts any more
+
+    // Tables.
 
     /// A table that the manager orders before the first view: it is made when that is here.
     struct EarlyTable {
@@ -378,48 +382,48 @@ private:
         std::vector<std::byte> body;
     };
 
-    bool is_admitted_ = false;  ///< a joining shard has its number
+    /// The manager is to hear that the table is dropped once the replies to pushes before have left.
+    struct UnreportedDrop {
+        uint32_t table;
+        Replies::Moment dropped;
+    };
+
     std::vector<EarlyTable> early_tables_;
-    ViewParts view_parts_;
-    View view_;
-    uint64_t since_ = 0;  ///< the epoch in which the positions that this shard owns last changed
-    TouchedLists touched_;
-    uint64_t held_in_ = 0;       ///< the epoch of the question for which iterations are held
-    uint64_t ended_tables_ = 0;  ///< those below this number take no parts any more
-    RequestQueue early_;         ///< of a later epoch; they wait for its view
-    Sessions sessions_;
+    std::deque<TableToFill> tables_to_fill_;  ///< in the order of their orders
     ShardTables tables_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows
     std::vector<uint32_t> to_drop_;                     ///< tables that a checkpoint needs still
+    std::vector<UnreportedDrop> unreported_drops_;
 
-    /// The manager is to hear that the table is dropped once the answers to pushes before have left.
-    struct UnconfirmedDrop {
-        uint32_t table;
-        uint64_t state;                  ///< of streams_
-        std::optional<uint64_t> behind;  ///< frames of the outbox; none: the state is not confirmed
-    };
+    // What waits. Requests of a table wait there, those of a connection at its session.
+    RequestQueue early_;  ///< of a later epoch; they wait for its view
+    Sessions sessions_;
+    bool holds_pushes_ = false;  ///< until streams have room
+    bool retry_ = false;         ///< deferred or held requests may now be able to go on
 
-    std::vector<UnconfirmedDrop> unconfirmed_drops_;
+    // Replication, and what waits for it.
     Replication replication_;
     Holdings& holdings_ = replication_.holdings();
     Streams& streams_ = replication_.streams();
-    HeldAnswers held_;            ///< for counted copies to have what they promise
-    HeldAnswers ready_;           ///< they wait for nothing but a look at the lease
-    bool holds_answers_ = false;  ///< some copy is counted, or answers are held
-    bool needs_lease_ = false;    ///< a counted copy may take over once the lease has ended
-    bool is_moving_ = false;      ///< any of that
-    bool holds_pushes_ = false;   ///< until streams have room
-    bool retry_ = false;          ///< deferred or held requests may now be able to go on
+    Replies replies_;
+    /// Something moves, is replicated, or is held for that. Derived by look_at_moves(); the way of a push
+    /// branches on it.
+    bool is_moving_ = false;
+
+    // Checkpoints.
     CheckpointPart checkpoint_{tables_, holdings_, options_.disk};
-    uint64_t kept_state_ = 0;    ///< of streams_, when the last rows were kept for a checkpoint
-    std::vector<Fill> fills_;    ///< tables that are read from a checkpoint
-    uint64_t watch_every_ = 0;   ///< closed iterations; 0: the manager does not want to know
-    AggregatedRows aggregated_;  ///< kept for its memory
+    uint64_t kept_change_ = 0;  ///< the last one when the last rows were kept for a checkpoint
+    std::vector<Fill> fills_;   ///< tables that are read from a checkpoint
+    uint64_t watch_every_ = 0;  ///< closed iterations; 0: the manager does not want to know
+
     PullWrites writes_;
-    std::vector<uint64_t> kept_keys_;  ///< of the push that is being executed
-    std::vector<std::byte> reply_buffer_;
     RowScan row_scan_;
     StatsMessage counters_;
+
+    // Kept for their memory.
+    AggregatedRows aggregated_;
+    std::vector<uint64_t> kept_keys_;  ///< of the push that is being executed
+    std::vector<std::byte> reply_buffer_;
 };
 
 }  // namespace weir

@@ -16,13 +16,13 @@ void Shard::admit(Session& session, Request& request) {
     switch (judge_epoch(h.epoch)) {
         case OfEpoch::kServed: break;
         case OfEpoch::kStale:
-            return reply(session.connection, h.request, Errc::kStaleEpoch, view_.epoch());
+            return replies_.reply(session.connection, h.request, Errc::kStaleEpoch, view_.epoch());
         case OfEpoch::kEarly: return defer(session, request, Wait::kView, early_);
     }
     // Its number was not given out yet, but it names a view that has come.
     if (!session.is_member) return refuse_worker(session.connection);
     if (h.table >= tables_.size() || tables_[h.table] == nullptr || tables_[h.table]->is_dropped) {
-        return reply(session.connection, h.request, Errc::kNotFound);
+        return replies_.reply(session.connection, h.request, Errc::kNotFound);
     }
     ShardTable& table = *tables_[h.table];
     const Errc wrong = check(table, request);
@@ -30,18 +30,19 @@ void Shard::admit(Session& session, Request& request) {
         return refuse(session.connection,
                       "a push or pull whose size of values does not match its keys");
     if ((h.flags & wire::kAggregate) != 0) return admit_part(session, table, request, wrong);
-    if (wrong != Errc::kOk) return reply(session.connection, h.request, wrong);
+    if (wrong != Errc::kOk) return replies_.reply(session.connection, h.request, wrong);
     if (h.kind == Kind::kPush) return admit_push(session, table, request);
     if (h.iteration > 0) {
         const IterationProgress& iterations = table.iterations.state();
         if (h.iteration > iterations.last_closed()) {
             // One that has failed but will be closed may not fail at a shard that takes over.
             const auto failure = iterations.hopeless(h.iteration, session.worker);
-            if (failure) return reply_failed(session.connection, h.request, *failure);
+            if (failure) return replies_.reply_failed(session.connection, h.request, *failure);
             return defer(session, request, Wait::kIteration, table.deferred);
         }
         const auto failure = failure_at(table, h.iteration, first_position(table, request));
-        if (failure) return promise_failed(session.connection, h.request, *failure);
+        if (failure)
+            return replies_.reply_failed_when_replicated(session.connection, h.request, *failure);
     }
     start(session, request);
 }
@@ -56,7 +57,7 @@ void Shard::admit_part(Session& session, ShardTable& table, Request& request, Er
         case IterationProgress::Verdict::kNow: break;
         case IterationProgress::Verdict::kLater:
             if (const auto failure = iterations.failure_for(h.iteration, session.worker)) {
-                return reply_failed(session.connection, h.request, *failure);
+                return replies_.reply_failed(session.connection, h.request, *failure);
             }
             return defer(session, request, Wait::kIteration, table.deferred);
         default: return;
@@ -66,7 +67,7 @@ void Shard::admit_part(Session& session, ShardTable& table, Request& request, Er
     start(session, request);
 }
 
-/// Says what to do with a part of a member, and answers it unless that is kNow or kLater.
+/// Says what to do with a part of a member, and replies to it unless that is kNow or kLater.
 IterationProgress::Verdict Shard::judge_part(const Session& session, ShardTable& table,
                                              const Request& request) {
     const wire::FrameHeader& part = request.header;
@@ -76,10 +77,10 @@ IterationProgress::Verdict Shard::judge_part(const Session& session, ShardTable&
         case IterationProgress::Verdict::kNow:
         case IterationProgress::Verdict::kLater: break;
         case IterationProgress::Verdict::kPast:
-            answer_closed(table,
-                          {session.connection, part.request, session.worker, part.time,
-                           first_position(table, request)},
-                          part.iteration);
+            reply_closed(table,
+                         {session.connection, part.request, session.worker, part.time,
+                          first_position(table, request)},
+                         part.iteration);
             break;
         default: refuse_part(table, session, part, verdict);
     }
@@ -100,8 +101,8 @@ Errc Shard::check(const ShardTable& table, const Request& request) const {
     const TableSchema& schema = table.rows->schema();
     if (h.value_type != static_cast<uint8_t>(schema.value_type)) return Errc::kTypeMismatch;
     // decode() bounds the count, and the schema bounds the row size: nothing here overflows.
-    const size_t row_bytes =
-        h.kind == Kind::kPush ? table.rows->pushed_row_bytes() : table.rows->pulled_row_bytes();
+    const size_t row_bytes = h.kind == Kind::kPush ? table.rows->row_layout().pushed_bytes()
+                                                   : table.rows->row_layout().value_bytes();
     const uint64_t bytes = h.count * row_bytes;
     if ((h.flags & wire::kValuesRemote) != 0) {
         return request.values_at.length_bytes == bytes ? Errc::kOk : Errc::kProtocol;
@@ -111,7 +112,7 @@ Errc Shard::check(const ShardTable& table, const Request& request) const {
     return bytes <= room ? Errc::kOk : Errc::kProtocol;
 }
 
-/// Keeps a request that cannot go on now, unless its worker has too many that wait: then it is answered.
+/// Keeps a request that cannot go on now, unless its worker has too many that wait: then it is replied to.
 /// Who waits already, goes on waiting, whatever for.
 KeptRequest* Shard::keep(Session& session, const Request& request, Wait why) {
     const bool is_deferred = why == Wait::kView || why == Wait::kIteration;
@@ -121,16 +122,19 @@ KeptRequest* Shard::keep(Session& session, const Request& request, Wait why) {
         const bool has_room = is_deferred ? sessions_.add_deferred(session, bytes)
                                           : sessions_.add_waiting(session, bytes);
         if (!has_room) {
-            reply(session.connection, request.header.request, Errc::kBusy);
+            replies_.reply(session.connection, request.header.request, Errc::kBusy);
             return nullptr;
         }
         counters_.bytes_copied += bytes;
         kept = &requests_.keep(request);
+        if (request.has(wire::kKeysKnown))
+            kept->list = lists_.find(request.header.table, known_list(request));
         kept->is_deferred = is_deferred;
     } else if (kept->is_deferred && !is_deferred) {
         Sessions::end_deferred(session, bytes);
         kept->is_deferred = false;
     }
+    WEIR_CHECK(kept->wait == Wait::kNothing && why != Wait::kNothing);
     kept->wait = why;
     return kept;
 }
@@ -139,7 +143,7 @@ void Shard::defer(Session& session, const Request& request, Wait why, RequestQue
     if (const KeptRequest* const kept = keep(session, request, why)) queue.push_back(kept->slot);
 }
 
-/// A kept request was looked at: it waits again, or has been answered, or nobody waits for its answer. A push
+/// A kept request was looked at: it waits again, or has been replied to, or nobody waits for its reply. A push
 /// that was executed from its queue has been ended there.
 void Shard::end_unless_waiting(KeptRequest& request) {
     if (!request.is_kept() || request.wait != Wait::kNothing) return;

@@ -39,7 +39,7 @@ void Shard::order_checkpoint(std::span<const std::byte> body) {
 
 /// After everything that the checkpoint's part has done.
 void Shard::settle_checkpoint() {
-    if (checkpoint_.take_kept()) kept_state_ = streams_.state();
+    if (checkpoint_.take_kept()) kept_change_ = streams_.last_change();
     for (const CheckpointReport& report : checkpoint_.take_reports())
         report_on_checkpoint(report);
     std::erase_if(to_drop_, [&](uint32_t table) {
@@ -63,9 +63,9 @@ void Shard::report_on_checkpoint(const CheckpointReport& report) {
 size_t Shard::go_on_with_checkpoint() {
     size_t done = 0;
     if (checkpoint_.is_under_way()) {
-        const bool confirmed = streams_.confirmed_state() >= kept_state_;
+        const bool is_replicated = streams_.replicated_change() >= kept_change_;
         done += checkpoint_.step(replication_.is_quiet() ? kRowBytesIfQuiet : kRowBytesPerPoll,
-                                 confirmed);
+                                 is_replicated);
         settle_checkpoint();
     }
     bool is_reading = false;
@@ -102,7 +102,7 @@ void Shard::begin_fill(const CheckpointOrder& order) {
     fills_.push_back({order});
 }
 
-/// Copies get all rows at the end, and the manager hears that the table is here when they have them.
+/// Backups get all rows at the end, and the manager hears that the table is here when they have them.
 size_t Shard::go_on_filling(Fill& fill) {
     const auto report = [&](const Status& outcome) {
         report_filled(fill.table(), outcome);

@@ -19,7 +19,7 @@ void Shard::start(Session& session, Request& request) {
     if (KeptRequest* const kept = keep(session, request, Wait::kBytes)) fetcher_.add(*kept);
 }
 
-/// Copies are told of the keys by which the rows of a push were found. Its sender may change them at any
+/// Backups are told of the keys by which the rows of a push were found. Its sender may change them at any
 /// time where they lie: so they are read once, and all that is done with them goes by what was read.
 void Shard::keep_keys(Request& request) {
     const bool is_here =
@@ -72,7 +72,7 @@ void Shard::count_mapped(const Request& request) {
         request.values_at.length_bytes;
 }
 
-size_t Shard::take_fetched() {
+size_t Shard::run_fetched() {
     size_t done = fetcher_.start();
     while (KeptRequest* const next = fetcher_.next()) {
         next->wait = Wait::kNothing;
@@ -88,29 +88,29 @@ void Shard::fetched(Session& session, KeptRequest& request) {
     const bool is_part = request.has(wire::kAggregate);
     ShardTable* const table = tables_[h.table];
     if (table == nullptr || table->is_dropped)
-        return reply(request.connection, h.request, Errc::kNotFound);
+        return replies_.reply(request.connection, h.request, Errc::kNotFound);
     if (h.kind == Kind::kPush && !is_part) return fetched_push(session, *table, request);
     // The connection is about to close; the worker sends the request again on another one.
     if (request.status == Errc::kPeerLost || request.status == Errc::kCancelled) return;
     if (!may_still_run(session, request)) return;
     if (request.status == Errc::kOk) return apply(request);
     if (is_part) return end_unused_part(*table, session, h, request.status);
-    reply(request.connection, h.request, request.status);
+    replies_.reply(request.connection, h.request, request.status);
 }
 
 /// Much may have happened while the bytes of a pull or part were read. If it may not go on, it is
-/// answered.
+/// replied to.
 bool Shard::may_still_run(const Session& session, const Request& request) {
     const wire::FrameHeader& h = request.header;
     if (judge_epoch(h.epoch) != OfEpoch::kServed) {
-        reply(request.connection, h.request, Errc::kStaleEpoch, view_.epoch());
+        replies_.reply(request.connection, h.request, Errc::kStaleEpoch, view_.epoch());
         return false;
     }
     if (h.kind == Kind::kPull) return true;
     switch (judge_part(session, *tables_[h.table], request)) {
         case IterationProgress::Verdict::kNow: return true;
         case IterationProgress::Verdict::kLater:
-            reply(request.connection, h.request, Errc::kBusy);
+            replies_.reply(request.connection, h.request, Errc::kBusy);
             return false;
         default: return false;
     }

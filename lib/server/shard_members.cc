@@ -14,9 +14,9 @@ namespace weir {
 using wire::Kind;
 
 /// The shard has a new view. Workers that are gone are forgotten, and nothing of them is executed.
-void Shard::take_members() {
+void Shard::apply_members() {
     const ViewData& view = view_.data();
-    for (const ConnectionId connection : sessions_.take_view(view.workers, view.next_worker)) {
+    for (const ConnectionId connection : sessions_.apply_view(view.workers, view.next_worker)) {
         const Session* const session = sessions_.find(connection);
         if (session == nullptr) continue;
         if (sessions_.is_gone(session->worker)) {
@@ -74,7 +74,7 @@ void Shard::end_iterations(ShardTable& table, Errc why) {
     IterationProgress& iterations = table.iterations.state();
     iterations.end({why});
     for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
-        answer_hopeless(table, i);
+        reply_hopeless(table, i);
     retry_ = true;
 }
 
@@ -90,9 +90,9 @@ void Shard::release_iterations() {
 
 /// The manager asks from which iteration on a new worker can take part: from the first one above
 /// the window. So none is closed from there on until the next view, which has the worker, or after
-/// which the manager asks again. A question of an older view holds nothing: its answer is void. One
+/// which the manager asks again. A question of an older view holds nothing: the reply is void. One
 /// without tables says that the last one is given up.
-void Shard::answer_first_iterations(std::span<const std::byte> body) {
+void Shard::reply_first_iterations(std::span<const std::byte> body) {
     const auto asked = AskFirstIterationMessage::decode(body);
     if (!asked) {
         return end(Error(Errc::kProtocol, "the manager sent a malformed question for iterations"));
@@ -145,17 +145,18 @@ void Shard::worker_gave_up(const Session& session, uint64_t request) {
             expect_no_more_parts_of(session.worker);
         for (const auto& table : tables_) {
             if (table == nullptr) continue;
-            const auto answer = [&](const OpenIterations::Part& part) {
-                reply_failed(part.connection, part.request, {Errc::kPeerLost, session.worker});
+            const auto reply = [&](const OpenIterations::Part& part) {
+                replies_.reply_failed(part.connection, part.request,
+                                      {Errc::kPeerLost, session.worker});
             };
-            table->iterations.take_parts_of(session.connection, answer);
+            table->iterations.take_parts_of(session.connection, reply);
         }
     }
-    reply(session.connection, request, Errc::kOk);
+    replies_.reply(session.connection, request, Errc::kOk);
 }
 
 /// The worker's connection is closed (it died, or has left), or it gave up, or the manager lost
-/// it before it came here: answers the requests that wait for a part of it.
+/// it before it came here: replies to the requests that wait for a part of it.
 void Shard::expect_no_more_parts_of(uint32_t worker) {
     sessions_.lose(worker);
     for (const auto& table : tables_) {
@@ -163,7 +164,7 @@ void Shard::expect_no_more_parts_of(uint32_t worker) {
         IterationProgress& iterations = table->iterations.state();
         iterations.lose(worker);
         for (uint64_t i = iterations.first_open(); i <= iterations.last_open(); ++i)
-            answer_hopeless(*table, i);
+            reply_hopeless(*table, i);
     }
     retry_ = true;
 }

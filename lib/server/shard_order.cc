@@ -2,7 +2,7 @@
 /// \file
 /// The order of pushes, which makes each of them take effect exactly once. A push names the one
 /// before it on its connection, and is not executed unless that one was. Its time says whether it
-/// was executed before, on a connection that broke before the answer came.
+/// was executed before, on a connection that broke before the reply came.
 
 #include <algorithm>
 #include <utility>
@@ -42,17 +42,17 @@ void Shard::admit_push(Session& session, ShardTable& table, Request& request) {
     if (!is_here) fetcher_.add(*kept);
 }
 
-/// Executes the push and answers it; or answers why it was not executed. False: its rows are
+/// Executes the push and replies to it; or replies why it was not executed. False: its rows are
 /// pinned, or streams have no room for what it changes.
 bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
                     const Request& request) {
     const wire::FrameHeader& h = request.header;
-    const auto answer = [&](Errc status) {
-        promise(request.connection, h.request, status);
+    const auto reply = [&](Errc status) {
+        replies_.reply_when_replicated(request.connection, h.request, status);
         return true;
     };
-    if (judge_epoch(h.epoch) != OfEpoch::kServed) return answer(Errc::kStaleEpoch);
-    if (h.predecessor() != order.last) return answer(Errc::kAgain);
+    if (judge_epoch(h.epoch) != OfEpoch::kServed) return reply(Errc::kStaleEpoch);
+    if (h.predecessor() != order.last) return reply(Errc::kAgain);
     if (order.clock == nullptr) {
         order.clock = table.clocks.of(session.worker);
         table.was_pushed = true;
@@ -63,7 +63,7 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         first != SegmentList::kNone && order.clock->of_segment(holdings_.segments(), first) >= time;
     if (was_executed) {
         order.last = request.number;
-        return answer(Errc::kOk);
+        return reply(Errc::kOk);
     }
     if (table.pins.stop(h)) {
         table.pins.hold_push();
@@ -76,7 +76,7 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
             holds_pushes_ = true;
             return false;
         }
-        if (moving != Errc::kOk) return answer(moving);
+        if (moving != Errc::kOk) return reply(moving);
     }
     const size_t row_count = table.rows->row_count();
     Touched touched;
@@ -95,7 +95,7 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         ++counters_.pushes;
         counters_.keys_pushed += h.count;
     }
-    return answer(status);
+    return reply(status);
 }
 
 /// The segment that has the push's first key; kNone if it has no keys, or this shard not that one.
@@ -105,24 +105,20 @@ uint32_t Shard::first_segment(const ShardTable& table, const Request& request) c
 }
 
 /// Finds what a push changes, and the segments in which it has a key. `first`: that of its first key.
+/// A list that comes by its hash is not known if streams need its keys and do not have them.
 Result<Entries> Shard::resolve_push(ShardTable& table, const Request& request, uint32_t first,
                                     Touched& touched) {
     const SegmentList& held = holdings_.segments();
-    const uint32_t number = request.header.table;
-    if (request.has(wire::kKeysKnown)) {
-        touched.list = touched_.find(number, known_list(request), held);
-        if (touched.list == nullptr) return Error(Errc::kUnknownList, "not remembered");
-    }
-    Result<Entries> entries = resolve(table, request);
-    if (!entries || first == SegmentList::kNone || touched.list != nullptr) return entries;
-    if (entries->is_range) {
-        touched.run = segments_of(held, table.positions, entries->range, first);
-    } else if (entries->keys.size() == 1) {
-        touched.run = {first, first + 1};
-    } else {
-        touched.list =
-            &touched_.look_up(number, table.positions, entries->keys, entries->list.id, held);
-    }
+    const bool has_one_key = request.header.count == 1;
+    Result<Entries> entries = resolve(table, request, has_one_key ? nullptr : &held);
+    if (!entries) return entries;
+    const RowList& list = entries->list;
+    if (request.has(wire::kKeysKnown) && replication_.needs_keys(*list.remembered))
+        return KnownLists::unknown(list.id);
+    touched.list = list.segments;
+    if (touched.list != nullptr || first == SegmentList::kNone) return entries;
+    touched.run = entries->is_range ? segments_of(held, table.positions, entries->range, first)
+                                    : SegmentRun{first, first + 1};
     return entries;
 }
 
@@ -133,7 +129,7 @@ void Shard::run_queue(Session& session, ShardTable& table) {
         KeptRequest& head = requests_[order.queue.front()];
         if (head.wait != Wait::kTurn) return;
         if (head.status != Errc::kOk) {
-            reply(session.connection, head.header.request, head.status);
+            replies_.reply(session.connection, head.header.request, head.status);
         } else if (!find_bytes(head)) {  // it was mapped when it came
             head.wait = Wait::kBytes;
             return fetcher_.add(head);

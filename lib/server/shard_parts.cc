@@ -15,9 +15,9 @@ void Shard::end_part(ShardTable& table, const OpenIterations::Part& part,
                      const wire::FrameHeader& header, const IterationFailure& outcome,
                      const Entries* all) {
     const Errc status = outcome.status;
-    if (status == Errc::kUnknownList) return reply(part.connection, part.request, status);
+    if (status == Errc::kUnknownList) return replies_.reply(part.connection, part.request, status);
     const auto failure = table.iterations.arrived(header.iteration, part, header.parts, outcome);
-    if (failure) reply_failed(part.connection, part.request, *failure);
+    if (failure) replies_.reply_failed(part.connection, part.request, *failure);
     if (status != Errc::kOk) retry_ |= !table.deferred.empty();  // pulls of the iteration
     finish_iterations(table, all);
 }
@@ -29,7 +29,7 @@ void Shard::end_unused_part(ShardTable& table, const Session& session,
     const auto failure = table.iterations.excuse(
         part.iteration, {session.connection, part.request, session.worker, part.time, std::nullopt},
         status);
-    if (failure) reply_failed(session.connection, part.request, *failure);
+    if (failure) replies_.reply_failed(session.connection, part.request, *failure);
     retry_ |= !table.deferred.empty();
     finish_iterations(table);
 }
@@ -41,42 +41,44 @@ void Shard::refuse_part(ShardTable& table, const Session& session, const wire::F
                         IterationProgress::Verdict verdict) {
     const IterationProgress& iterations = table.iterations.state();
     if (const auto failure = iterations.failure_for(part.iteration, session.worker))
-        return reply_failed(session.connection, part.request, *failure);
+        return replies_.reply_failed(session.connection, part.request, *failure);
     const bool comes_again = verdict == IterationProgress::Verdict::kSkips;
-    reply(session.connection, part.request, comes_again ? Errc::kBusy : Errc::kInvalidArgument,
-          iterations.last_seen(session.worker));
+    replies_.reply(session.connection, part.request,
+                   comes_again ? Errc::kBusy : Errc::kInvalidArgument,
+                   iterations.last_seen(session.worker));
 }
 
 /// Whether the part has arrived before, on a connection that broke. That one counts; this one gets
-/// the answer.
+/// the reply.
 bool Shard::is_repeated(ShardTable& table, const Session& session, const OpenIterations::Part& part,
                         uint64_t iteration) {
     // On a first connection nothing was sent before.
     return session.hello > 1 && table.iterations.replace(iteration, part);
 }
 
-/// Answers a part of an iteration that is closed at its positions: it has had its effect, or has
+/// Replies to a part of an iteration that is closed at its positions: it has had its effect, or has
 /// failed with the iteration.
-void Shard::answer_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration) {
+void Shard::reply_closed(ShardTable& table, const OpenIterations::Part& part, uint64_t iteration) {
     const auto failure = failure_at(table, iteration, part.first);
-    if (failure) return promise_failed(part.connection, part.request, *failure);
-    promise(part.connection, part.request, Errc::kOk);
+    if (failure)
+        return replies_.reply_failed_when_replicated(part.connection, part.request, *failure);
+    replies_.reply_when_replicated(part.connection, part.request, Errc::kOk);
 }
 
-/// If an open iteration will not be closed: answers the parts that have arrived.
-void Shard::answer_hopeless(ShardTable& table, uint64_t iteration) {
+/// If an open iteration will not be closed: replies to the parts that have arrived.
+void Shard::reply_hopeless(ShardTable& table, uint64_t iteration) {
     const auto failure = table.iterations.state().failure_of(iteration);
     if (!failure || !table.iterations.state().is_hopeless(iteration)) return;
     table.iterations.give_up(iteration, [&](const OpenIterations::Part& part) {
-        if (part.is_closed) return answer_closed(table, part, iteration);
-        reply_failed(part.connection, part.request, *failure);
+        if (part.is_closed) return reply_closed(table, part, iteration);
+        replies_.reply_failed(part.connection, part.request, *failure);
     });
 }
 
 /// What the shard is primary of has changed.
 void Shard::restart_iterations(ShardTable& table) {
     table.iterations.restart(primary_ranges(), [&](const OpenIterations::Part& part) {
-        reply(part.connection, part.request, Errc::kStaleEpoch, view_.epoch());
+        replies_.reply(part.connection, part.request, Errc::kStaleEpoch, view_.epoch());
     });
 }
 
@@ -104,7 +106,7 @@ void Shard::close_iterations(ShardTable& table, const Entries* all) {
         if (all == nullptr && streams_.records_iterations())
             table.rows->list_aggregated(closing, aggregated_);
         table.iterations.close(
-            [&](const OpenIterations::Part& part) { answer_closed(table, part, closing); });
+            [&](const OpenIterations::Part& part) { reply_closed(table, part, closing); });
         const Entries* const only = std::exchange(all, nullptr);
         if (!is_moving_) continue;
         if (only != nullptr) {

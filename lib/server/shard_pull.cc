@@ -14,32 +14,26 @@
 
 namespace weir {
 
-namespace {
-
-/// Limit of the replies that wait for one connection before pulls of values in replies are to come
-/// again: much less than what Outbox allows before it closes the connection.
-constexpr size_t kRepliesBytesMax = size_t{8} << 20;
-
-}  // namespace
-
 void Shard::pull(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
-    const size_t bytes = h.count * table.rows->pulled_row_bytes();
+    const size_t bytes = h.count * table.rows->row_layout().value_bytes();
     const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
-        if (bytes > 0 && outbox_.waiting_bytes(request.connection) >= kRepliesBytesMax)
-            return reply(request.connection, h.request, Errc::kBusy);
+        if (bytes > 0 && replies_.is_busy(request.connection))
+            return replies_.reply(request.connection, h.request, Errc::kBusy);
         const Result<std::span<const std::byte>> found = values_of(table, request, bytes);
         const std::span<const std::byte> values = found ? *found : std::span<const std::byte>();
         counters_.bytes_copied += values.size();  // into the message
         if (h.iteration > 0)
-            return promise(request.connection, h.request, found.code(), shown, values);
-        return reply(request.connection, h.request, found.code(), shown, values);
+            return replies_.reply_when_replicated(request.connection, h.request, found.code(),
+                                                  shown, values);
+        return replies_.reply(request.connection, h.request, found.code(), shown, values);
     }
     if (request.out != nullptr) {
         const Errc status = read_rows(table, request, {request.out, bytes});
-        if (h.iteration > 0) return promise(request.connection, h.request, status, shown);
-        return reply(request.connection, h.request, status, shown);
+        if (h.iteration > 0)
+            return replies_.reply_when_replicated(request.connection, h.request, status, shown);
+        return replies_.reply(request.connection, h.request, status, shown);
     }
     pull_by_write(table, request, bytes);
 }
@@ -83,25 +77,25 @@ void Shard::pull_by_write(ShardTable& table, const Request& request, size_t byte
     } else {
         status = table.rows->values(range_of(request)).code();
     }
-    if (status != Errc::kOk) return reply(request.connection, h.request, status);
+    if (status != Errc::kOk) return replies_.reply(request.connection, h.request, status);
     KeptRequest* const kept = keep(*session, request, Wait::kWrite);
     if (kept == nullptr) return;
-    const bool is_replied = h.iteration > 0 || shown > 0 || needs_lease_;
+    const bool is_replied = h.iteration > 0 || shown > 0 || replies_.needs_lease();
     kept->writing = {&table, is_replied, shown};
     writes_.add(*kept);
-    take_ended_writes();
+    end_writes();
 }
 
 size_t Shard::post_waiting_writes() {
     const size_t posted = writes_.post_waiting();
-    take_ended_writes();
+    end_writes();
     return posted;
 }
 
 /// Writes that have ended: the worker learns of success by the immediate or, if there are iterations
 /// or answers need a lease, by a reply; of failure by a reply.
 /// Changes that waited for the rows of a write go on.
-void Shard::take_ended_writes() {
+void Shard::end_writes() {
     while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
         KeptRequest& pull = *ended->pull;
         ShardTable& table = *pull.writing.table;
@@ -112,11 +106,11 @@ void Shard::take_ended_writes() {
             const bool is_closing =
                 ended->status == Errc::kPeerLost || ended->status == Errc::kCancelled;
             if (ended->status != Errc::kOk) {
-                if (!is_closing) reply(pull.connection, h.request, ended->status);
+                if (!is_closing) replies_.reply(pull.connection, h.request, ended->status);
             } else if (h.iteration > 0) {
-                promise(pull.connection, h.request, Errc::kOk, shown);
+                replies_.reply_when_replicated(pull.connection, h.request, Errc::kOk, shown);
             } else if (pull.writing.is_replied) {
-                reply(pull.connection, h.request, Errc::kOk, shown);
+                replies_.reply(pull.connection, h.request, Errc::kOk, shown);
             }
         }
         end(pull);

@@ -24,8 +24,8 @@ void Shard::apply(const Request& request) {
     ShardTable& table = *tables_[request.header.table];
     if (request.header.kind == Kind::kPull) {
         if (judge_epoch(request.header.epoch) != OfEpoch::kServed) {
-            return reply(request.connection, request.header.request, Errc::kStaleEpoch,
-                         view_.epoch());
+            return replies_.reply(request.connection, request.header.request, Errc::kStaleEpoch,
+                                  view_.epoch());
         }
         ++counters_.pulls;
         return pull(table, request);
@@ -51,7 +51,7 @@ void Shard::push_part(ShardTable& table, const Request& request) {
             case OfPositions::kOpen: break;
             case OfPositions::kClosed:
                 if (!table.iterations.arrived_again(h.iteration, part, h.parts))
-                    answer_closed(table, part, h.iteration);
+                    reply_closed(table, part, h.iteration);
                 return finish_iterations(table);
             case OfPositions::kBoth: status = Errc::kInvalidArgument; break;
             case OfPositions::kUnknown: status = Errc::kUnknownList; break;
@@ -84,15 +84,15 @@ void Shard::push_part(ShardTable& table, const Request& request) {
     end_part(table, part, h, outcome, all);
 }
 
-/// Copies take what an iteration changes as a whole: whether its sum, with the part that has just been
+/// Backups take what an iteration changes as a whole: whether its sum, with the part that has just been
 /// added, is not too large for that.
 bool Shard::fits_into_change(const ShardTable& table, uint64_t iteration) {
-    if (!replication_.has_had_copies()) [[likely]]
+    if (!replication_.has_had_backups()) [[likely]]
         return true;
     constexpr size_t kHeadBytes = 4;  // of a record, at most, for each of its rows
     const TableShard& rows = *table.rows;
-    const size_t row_bytes =
-        sizeof(uint64_t) + rows.pulled_row_bytes() + rows.state_row_bytes() + kHeadBytes;
+    const size_t row_bytes = sizeof(uint64_t) + rows.row_layout().value_bytes() +
+                             rows.row_layout().state_bytes + kHeadBytes;
     const size_t rows_max = options_.change_bytes_max / row_bytes;
     if (rows.aggregated_rows_max(iteration) <= rows_max) return true;
     const size_t row_count = table.rows->aggregated_rows(iteration);
@@ -161,7 +161,7 @@ Result<RuleArguments> arguments_of(const ShardTable& table, const Request& reque
         std::span<const double>(given).first(request.arguments.size() / sizeof(double)));
 }
 
-Result<Entries> resolve(ShardTable& table, const Request& request) {
+Result<Entries> resolve(ShardTable& table, const Request& request, const SegmentList* held) {
     const wire::FrameHeader& h = request.header;
     Entries entries;
     if (request.has(wire::kKeysRange)) {
@@ -170,11 +170,11 @@ Result<Entries> resolve(ShardTable& table, const Request& request) {
         return entries;
     }
     if (request.has(wire::kKeysKnown)) {
-        WEIR_ASSIGN(entries.list, table.rows->known_rows(known_list(request)));
+        WEIR_ASSIGN(entries.list, table.rows->known_rows(known_list(request), held));
         return entries;
     }
     entries.keys = keys_of(request);
-    WEIR_ASSIGN(entries.list, h.kind == Kind::kPush ? table.rows->rows_for_push(entries.keys)
+    WEIR_ASSIGN(entries.list, h.kind == Kind::kPush ? table.rows->rows_for_push(entries.keys, held)
                                                     : table.rows->rows_for_pull(entries.keys));
     return entries;
 }

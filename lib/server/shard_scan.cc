@@ -12,21 +12,24 @@ void Shard::scan(const Session& session, const wire::Frame& frame) {
     if (!asked) return refuse(session.connection, "a malformed scan");
     if (asked->table >= tables_.size() || tables_[asked->table] == nullptr ||
         tables_[asked->table]->is_dropped) {
-        return reply(session.connection, request, Errc::kNotFound);
+        return replies_.reply(session.connection, request, Errc::kNotFound);
     }
     const TableShard& table = *tables_[asked->table]->rows;
     // As of a push: what moved is asked for anew, and a view that is on its way is waited for.
     if (asked->epoch < since_)
-        return reply(session.connection, request, Errc::kStaleEpoch, view_.epoch());
-    if (asked->epoch > view_.epoch()) return reply(session.connection, request, Errc::kBusy);
+        return replies_.reply(session.connection, request, Errc::kStaleEpoch, view_.epoch());
+    if (asked->epoch > view_.epoch())
+        return replies_.reply(session.connection, request, Errc::kBusy);
+    if (replies_.is_busy(session.connection))
+        return replies_.reply(session.connection, request, Errc::kBusy);
     if (asked->value_type != static_cast<uint8_t>(table.schema().value_type) ||
         asked->width != table.schema().width) {
-        return reply(session.connection, request, Errc::kTypeMismatch);
+        return replies_.reply(session.connection, request, Errc::kTypeMismatch);
     }
     const size_t room = endpoint_->capabilities().message_bytes_max - sizeof(wire::FrameHeader);
     const std::span<const std::byte> rows = row_scan_.run(table, *asked, holdings_.primary(), room);
     counters_.bytes_copied += 2 * rows.size();  // into the buffer, then the message
-    reply(session.connection, request, Errc::kOk, 0, rows);
+    replies_.reply(session.connection, request, Errc::kOk, 0, rows);
 }
 
 }  // namespace weir

@@ -1,26 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a shard does beside requests, in each poll while something moves or has copies (Replication), or a
+/// What a shard does beside requests, in each poll while something moves or is replicated (Replication), or a
 /// checkpoint is under way.
 
 #include <utility>
 
+#include <fmt/core.h>
+
+#include "lib/node/manager_names.h"
 #include "lib/server/shard.h"
 
 namespace weir {
 
 void Shard::look_at_moves() noexcept {
-    const bool is_counted = replication_.look_at_copies();
-    holds_answers_ = is_counted || !held_.empty() || !ready_.empty() || !unconfirmed_drops_.empty();
-    const bool needed_lease = std::exchange(needs_lease_, is_counted && options_.lease != nullptr);
-    if (needs_lease_ && !needed_lease) writes_.want_replies();
-    is_moving_ =
-        replication_.is_active() || holds_answers_ || checkpoint_.is_under_way() || !fills_.empty();
+    const bool needed_lease = replies_.needs_lease();
+    replies_.look_at_streams(replication_.look_at_backups());
+    if (replies_.needs_lease() && !needed_lease) writes_.want_replies();
+    is_moving_ = replication_.is_active() || replies_.is_active() || !unreported_drops_.empty() ||
+                 checkpoint_.is_under_way() || !fills_.empty();
+}
+
+/// Whether what was done up to now may be reported.
+bool Shard::has_lease() {
+    if (replies_.may_send()) return true;
+    refusals_.log(
+        LogLevel::kWarning, "lease",
+        fmt::format(
+            "{}: the lease of this server has ended, so its answers wait: {} does "
+            "not answer, or cannot be reached, or this host or the manager's is so busy that "
+            "one of the two processes did not run for that long",
+            name(), manager_name(options_.link.manager.get())));
+    return false;
+}
+
+/// Sends the replies that are due, if there is a lease.
+size_t Shard::release_replies() {
+    if (!replies_.has_due() && unreported_drops_.empty()) return 0;
+    if (!has_lease()) return 0;
+    const size_t released = replies_.release();
+    report_drops();
+    return released;
 }
 
 size_t Shard::move_on() {
     size_t done = replication_.poll();
-    done += release_answers();
+    done += release_replies();
     done += replication_.hand_over();
     if (holds_pushes_ && streams_.has_room() && !checkpoint_.is_frozen()) {
         holds_pushes_ = false;
@@ -30,7 +54,7 @@ size_t Shard::move_on() {
     return done;
 }
 
-/// What nobody waits for, when the answers of a poll are on their way.
+/// What nobody waits for, when the replies of a poll are on their way.
 size_t Shard::work_behind() {
     const bool has_checkpoint = checkpoint_.is_under_way() || !fills_.empty();
     return (has_checkpoint ? go_on_with_checkpoint() : 0) + replication_.work_behind();
@@ -42,22 +66,10 @@ bool Shard::serves(const ShardTable& table, const Request& request) const {
 }
 
 /// Whether a push can be executed now: kOk, or kBusy if it must wait until streams have room, or
-/// how it is answered.
+/// how it is replied to.
 Errc Shard::judge_push(const ShardTable& table, const Request& request) const {
     if (!serves(table, request)) return Errc::kOutOfRange;
-    if (checkpoint_.is_frozen()) return Errc::kBusy;
-    using MayChange = Replication::MayChange;
-    MayChange may = MayChange::kYes;
-    if (request.has(wire::kKeysKnown)) {
-        const uint32_t number = request.header.table;
-        const ListId list = known_list(request);
-        may = replication_.may_change(number, list,
-                                      touched_.find(number, list, holdings_.segments()));
-    } else {
-        may = replication_.may_change();
-    }
-    if (may == MayChange::kYes) return Errc::kOk;
-    return may == MayChange::kLater ? Errc::kBusy : Errc::kUnknownList;
+    return checkpoint_.is_frozen() || !streams_.has_room() ? Errc::kBusy : Errc::kOk;
 }
 
 // What Replication asks for.
@@ -68,7 +80,7 @@ void Shard::close(ConnectionId connection) {
 }
 
 void Shard::send_to_shard(ConnectionId connection, wire::FrameHeader& header) {
-    outbox_.send(connection, header);
+    replies_.send_at_once(connection, header);
 }
 
 void Shard::send_to_manager(const wire::FrameHeader& header, std::span<const std::byte> body) {

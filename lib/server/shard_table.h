@@ -14,6 +14,8 @@
 #include "lib/server/requests/pins.h"
 #include "lib/server/requests/request.h"
 #include "lib/store/table.h"
+#include "lib/vclock/range_clock.h"
+#include "lib/vclock/segment_list.h"
 
 namespace weir {
 
@@ -76,8 +78,21 @@ struct ShardTables : Replicas {
     [[nodiscard]] Iterator end() const noexcept { return Iterator(Replicas::end()); }
 };
 
-/// Finds what a push or pull names. Nobody reads its keys again. Errors: as TableShard's look-ups of rows
-[[nodiscard]] Result<Entries> resolve(ShardTable& table, const Request& request);
+/// The segments in which a push has keys: a run, or those of a list, or none.
+struct Touched {
+    SegmentRun run;
+    const TouchedSegments* list = nullptr;  ///< as RowList::segments
+
+    /// `held`: the segments to which they refer.
+    void raise(RangeClock& clock, const SegmentList& held, uint64_t time) const {
+        list != nullptr ? clock.raise(held, *list, time) : clock.raise(held, run, time);
+    }
+};
+
+/// Finds what a push or pull names; of a list that is pushed also the segments of `held`, if that
+/// is not null. Nobody reads its keys again. Errors: as TableShard's look-ups of rows
+[[nodiscard]] Result<Entries> resolve(ShardTable& table, const Request& request,
+                                      const SegmentList* held = nullptr);
 
 /// The arguments that a push brings; without any, those of the table. Nobody reads them again.
 /// Errors: as TableShard::arguments()

@@ -22,14 +22,25 @@ void Shard::order_table(uint64_t request, std::span<const std::byte> body) {
         early_tables_.push_back({request, {body.begin(), body.end()}});
         return;
     }
-    const Status made = create_table(body);
-    const std::string why =
-        made ? std::string() : fmt::format("{}: {}", name(), made.error().message());
-    reply_to_manager(request, made.code(),
-                     made ? std::vector<std::byte>() : encode_text(why.substr(0, 600)));
+    if (const Status begun = begin_table(request, body); !begun)
+        return refuse_table(request, begun);
+    while (!tables_to_fill_.empty() && go_on_making_table() == Step::kDone) {
+    }
 }
 
-Status Shard::create_table(std::span<const std::byte> body) {
+void Shard::refuse_table(uint64_t request, const Status& status) {
+    const std::string why = fmt::format("{}: {}", name(), status.error().message());
+    reply_to_manager(request, status.code(), encode_text(why.substr(0, 600)));
+}
+
+PositionSet Shard::held() const {
+    return holdings_.in_role({Holdings::Role::kPrimary, Holdings::Role::kLeaving,
+                              Holdings::Role::kHandedOver, Holdings::Role::kLearning,
+                              Holdings::Role::kLearned});
+}
+
+/// Makes a table, but for its initial rows: these are made in the next polls, if they take long.
+Status Shard::begin_table(uint64_t request, std::span<const std::byte> body) {
     const auto message = TableMessage::decode(body);
     auto schema = message ? decode_schema(message->schema) : std::nullopt;
     if (!schema || message->table >= TableMessage::kTablesMax || phase_ != Phase::kServing ||
@@ -37,17 +48,15 @@ Status Shard::create_table(std::span<const std::byte> body) {
         return Error(Errc::kProtocol, "a malformed table schema");
     }
     schema->id = message->table;
-    const PositionSet held = holdings_.in_role(
-        {Holdings::Role::kPrimary, Holdings::Role::kLeaving, Holdings::Role::kHandedOver,
-         Holdings::Role::kLearning, Holdings::Role::kLearned});
     Result<std::unique_ptr<TableShard>> table =
-        TableShard::make(*schema, held, rules_, memory_, lists_, options_.secret_seed);
+        TableShard::make(*schema, held(), rules_, memory_, lists_, options_.secret_seed);
     if (!table) {
         const Error why = of_table(schema->name, table.error());
         log(LogLevel::kError, "{}: {}", name(), why.message());
         return why;
     }
-    const size_t row_bytes = (*table)->pulled_row_bytes() + (*table)->state_row_bytes();
+    const size_t row_bytes =
+        (*table)->row_layout().value_bytes() + (*table)->row_layout().state_bytes;
     if (row_bytes > RecordMessage::kRowBytesMax) {
         return Error(
             Errc::kInvalidArgument,
@@ -55,29 +64,59 @@ Status Shard::create_table(std::span<const std::byte> body) {
                         "could not move to another server; choose a lower width",
                         schema->name, row_bytes >> 20, RecordMessage::kRowBytesMax >> 20));
     }
-    if (message->table < tables_.size() && tables_[message->table] != nullptr) {
+    const bool is_known =
+        (message->table < tables_.size() && tables_[message->table] != nullptr) ||
+        std::ranges::count(tables_to_fill_, message->table, &TableToFill::number) > 0;
+    if (is_known) {
         // The network may be reading the rows of the first one.
         return Error(Errc::kProtocol,
                      "the manager gave the number of this table to another table before");
     }
-    (*table)->serve(holdings_.primary());
-    if (tables_.size() <= message->table) tables_.resize(message->table + 1);
-    auto made = std::make_unique<ShardTable>(std::move(*table));
-    made->was_pushed = message->checkpoint != 0;
-    made->closed_at_start = message->closed;
-    if (message->closed != 0) {
-        for (const PositionRange range : held.ranges())
-            made->iterations.state().closed().set({range, {message->closed, {}}});
-    }
-    made->iterations.state().restart(primary_ranges());
-    set_members(*made);
-    tables_.put(message->table, std::move(made));
-    tables_.dropped.erase(message->table);
-    finish_iterations(*tables_[message->table]);  // those before its first member's are empty
+    tables_to_fill_.push_back(
+        {request, message->table, message->checkpoint != 0, message->closed, std::move(*table)});
     return {};
 }
 
-/// The table is refused, maybe by another shard, or a worker has dropped it: whatever waits is answered as
+/// Makes some initial rows of the first table that lacks them. kDone: that has all, and is there now, or
+/// is refused. What this shard holds may have changed since it was begun.
+Shard::Step Shard::go_on_making_table() {
+    TableToFill& first = tables_to_fill_.front();
+    const PositionSet now = held();
+    const PositionSet lost = first.rows->held().without(now);
+    if (!lost.ranges().empty()) first.rows->give_up(lost);
+    const bool has_more = !now.without(first.rows->held()).ranges().empty();
+    const Status kept = has_more ? first.rows->hold(now) : Status();
+    if (kept && first.rows->fill_some()) return Step::kMore;
+    TableToFill done = std::move(first);
+    tables_to_fill_.pop_front();
+    if (!kept) {
+        refuse_table(done.request, kept);
+        return Step::kDone;
+    }
+    WEIR_CHECK(done.rows->unfilled_rows() == 0);
+    add_table(done);
+    reply_to_manager(done.request, Errc::kOk, {});
+    return Step::kDone;
+}
+
+void Shard::add_table(TableToFill& table) {
+    table.rows->serve(holdings_.primary());
+    if (tables_.size() <= table.number) tables_.resize(table.number + 1);
+    auto made = std::make_unique<ShardTable>(std::move(table.rows));
+    made->was_pushed = table.is_from_checkpoint;
+    made->closed_at_start = table.closed;
+    if (table.closed != 0) {
+        for (const PositionRange range : held().ranges())
+            made->iterations.state().closed().set({range, {table.closed, {}}});
+    }
+    made->iterations.state().restart(primary_ranges());
+    set_members(*made);
+    tables_.put(table.number, std::move(made));
+    tables_.dropped.erase(table.number);
+    finish_iterations(*tables_[table.number]);  // those before its first member's are empty
+}
+
+/// The table is refused, maybe by another shard, or a worker has dropped it: whatever waits gets a reply as
 /// if the table had never been. What a checkpoint that is under way needs stays until that is over.
 void Shard::drop_table(uint64_t number) {
     const bool is_being_filled =
@@ -90,6 +129,7 @@ void Shard::drop_table(uint64_t number) {
     }
     const auto table = static_cast<uint32_t>(number);
     std::erase_if(early_tables_, [&](const EarlyTable& early) { return early.request == number; });
+    std::erase_if(tables_to_fill_, [&](const TableToFill& made) { return made.number == number; });
     const bool is_here = table < tables_.size() && tables_[table] != nullptr;
     if (!is_here) {
         tables_.dropped.insert(table);
@@ -100,21 +140,16 @@ void Shard::drop_table(uint64_t number) {
         drop_waiting(*tables_[table]);
         to_drop_.push_back(table);
     }
-    unconfirmed_drops_.push_back({table, streams_.state(), std::nullopt});
-    if (!holds_answers_) confirm_drops(streams_.state());
+    unreported_drops_.push_back({table, replies_.now()});
+    if (!replies_.is_active()) report_drops();
     look_at_moves();
 }
 
-/// The manager's answer to the worker that dropped a table promises that no push to it is acknowledged any
-/// more: what is to be answered for those before goes first, also to workers whose connections take little.
-///
-/// `confirmed`: the changes whose answers have left, or wait in the outbox
-void Shard::confirm_drops(uint64_t confirmed) {
-    for (UnconfirmedDrop& drop : unconfirmed_drops_) {
-        if (drop.state <= confirmed && !drop.behind) drop.behind = outbox_.waited_count();
-    }
-    std::erase_if(unconfirmed_drops_, [&](const UnconfirmedDrop& drop) {
-        if (!drop.behind || !outbox_.has_sent(*drop.behind)) return false;
+/// The manager's reply to the worker that dropped a table says that no push to it is acknowledged any
+/// more: the replies to those before go first.
+void Shard::report_drops() {
+    std::erase_if(unreported_drops_, [&](UnreportedDrop& drop) {
+        if (!replies_.has_sent_before(drop.dropped)) return false;
         wire::FrameHeader header = wire::header_of(wire::Kind::kDropTable);
         header.first = drop.table;
         to_manager_.send(header);
@@ -131,11 +166,11 @@ void Shard::drop_made_table(uint32_t number) {
     (void)table.pins.take_iteration();
     table.rows->forget_lists();
     table.iterations.restart({}, [&](const OpenIterations::Part& part) {
-        reply(part.connection, part.request, Errc::kNotFound);
+        replies_.reply(part.connection, part.request, Errc::kNotFound);
     });
     drop_waiting(table);
     writes_.forget(table);
-    take_ended_writes();
+    end_writes();
 }
 
 void Shard::drop_waiting(ShardTable& table) {
@@ -149,10 +184,10 @@ void Shard::drop_queue(Session& session, const ShardTable& table) {
     order.clock = nullptr;
     for (const uint32_t slot : std::exchange(order.queue, {})) {
         KeptRequest& push = requests_[slot];
-        // It is answered when its bytes have come: until then its worker must keep them.
+        // It is replied to when its bytes have come: until then its worker must keep them.
         if (push.wait == Wait::kBytes) continue;
         if (push.wait == Wait::kTurn)
-            reply(session.connection, push.header.request, Errc::kNotFound);
+            replies_.reply(session.connection, push.header.request, Errc::kNotFound);
         end(push);
     }
 }

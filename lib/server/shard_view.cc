@@ -35,10 +35,10 @@ void Shard::receive_view(std::span<const std::byte> body) {
         return end(Error(Errc::kProtocol,
                          "the manager sent an impossible view: " + view.error().message()));
     }
-    take_view(std::move(*view));
+    apply_view(std::move(*view));
 }
 
-void Shard::take_view(View view) {
+void Shard::apply_view(View view) {
     const ViewShard* const self = view.shard(options_.number);
     const bool is_first = phase_ == Phase::kJoining;
     if (is_first && self == nullptr) {
@@ -47,7 +47,7 @@ void Shard::take_view(View view) {
                                      view.epoch())));
     }
     replication_.cut_off_the_gone(view);
-    if (const Status taken = replication_.take_roles(view, is_first); !taken) {
+    if (const Status taken = replication_.apply_roles(view, is_first); !taken) {
         return end(Error(taken.code(), fmt::format("the manager sent view {}: {}", view.epoch(),
                                                    taken.error().message())));
     }
@@ -57,7 +57,7 @@ void Shard::take_view(View view) {
     view_ = std::move(view);
     since_ = since;
     phase_ = Phase::kServing;
-    take_members();
+    apply_members();
     checkpoint_.forget_saved();
     if (has_changed && !is_first)
         fail_checkpoint(Error(Errc::kCancelled, "what this shard holds has changed meanwhile"));
@@ -73,7 +73,7 @@ void Shard::take_view(View view) {
 }
 
 /// What this shard is primary of has changed. Nothing of an open iteration was acknowledged: its
-/// parts are answered, and come again to whoever has their rows now. The chains of pushes begin
+/// parts are replied to, and come again to whoever has their rows now. The chains of pushes begin
 /// anew.
 void Shard::begin_anew() {
     for (const auto& table : tables_) {
@@ -84,7 +84,7 @@ void Shard::begin_anew() {
             order.last = 0;
     });
     writes_.forget(holdings_.in_role({Holdings::Role::kLeaving}));
-    take_ended_writes();
+    end_writes();
 }
 
 /// Pushes that wait may have been cut by an older view.

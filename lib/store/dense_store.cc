@@ -36,17 +36,58 @@ Result<DenseStore> DenseStore::make(Memory& memory, std::span<const KeyRange> ow
     const auto rows = static_cast<uint32_t>(keys);
     WEIR_TRY(store.values_.add_run(0, rows));
     if (store.state_) WEIR_TRY(store.state_->add_run(0, rows));
-    for (size_t i = 0; i < store.owned_.size(); ++i)
-        store.fill(store.owned_[i], store.first_rows_[i]);
+    if (initial_rows.are_random()) store.unfilled_.emplace(0, rows);
     return store;
 }
 
-/// Makes the initial values of keys that have rows now.
-void DenseStore::fill(KeyRange keys, uint32_t first_row) noexcept {
-    if (!initial_rows_.are_random()) return;
+bool DenseStore::fill_some(KeyRange keys, size_t& rows_max) {
     const RowView view = values_.view();
-    for (uint64_t key = keys.begin; key < keys.end; ++key)
-        initial_rows_.fill(key, view.at(first_row + static_cast<uint32_t>(key - keys.begin)));
+    for (size_t i = 0; i < owned_.size() && !unfilled_.empty(); ++i) {
+        const KeyRange both = intersect(owned_[i], keys);
+        if (both.empty()) continue;
+        uint32_t row = first_rows_[i] + static_cast<uint32_t>(both.begin - owned_[i].begin);
+        const uint32_t end = row + static_cast<uint32_t>(both.key_count());
+        while (row < end) {
+            auto next = unfilled_.upper_bound(row);
+            if (next != unfilled_.begin() && std::prev(next)->second > row) --next;
+            if (next == unfilled_.end() || next->first >= end) break;
+            row = std::max(row, next->first);
+            if (rows_max == 0) return false;
+            const auto count = static_cast<uint32_t>(
+                std::min<size_t>(rows_max, std::min(end, next->second) - row));
+            for (uint32_t k = 0; k < count; ++k)
+                initial_rows_.fill(owned_[i].begin + (row + k - first_rows_[i]), view.at(row + k));
+            rows_max -= count;
+            note_written(row, count);
+            row += count;
+        }
+    }
+    return true;
+}
+
+void DenseStore::note_written(uint32_t first_row, size_t row_count) {
+    if (unfilled_.empty()) [[likely]]
+        return;
+    const auto end = static_cast<uint32_t>(first_row + row_count);
+    auto next = unfilled_.upper_bound(first_row);
+    if (next != unfilled_.begin()) --next;
+    while (next != unfilled_.end() && next->first < end) {
+        const auto [from, to] = *next;
+        if (to <= first_row) {
+            ++next;
+            continue;
+        }
+        next = unfilled_.erase(next);
+        if (from < first_row) unfilled_.emplace(from, first_row);
+        if (to > end) unfilled_.emplace(end, to);
+    }
+}
+
+size_t DenseStore::unfilled_rows() const noexcept {
+    size_t rows = 0;
+    for (const auto& [first, end] : unfilled_)
+        rows += end - first;
+    return rows;
 }
 
 DenseStore::DenseStore(Memory& memory, std::span<const KeyRange> owned,
@@ -85,7 +126,7 @@ Status DenseStore::add(KeyRange keys) {
             return added;
         }
     }
-    fill(keys, *row);
+    if (initial_rows_.are_random()) unfilled_.emplace(*row, *row + count);
     const auto next = std::ranges::upper_bound(owned_, keys.begin, {}, &KeyRange::begin);
     first_rows_.insert(first_rows_.begin() + (next - owned_.begin()), *row);
     owned_.insert(next, keys);
@@ -117,6 +158,7 @@ void DenseStore::drop(KeyRange keys) {
     const std::optional<uint32_t> row = first_row(keys);
     WEIR_CHECK(row.has_value());
     const auto count = static_cast<uint32_t>(keys.key_count());
+    note_written(*row, count);
     values_.drop_run(*row, count);
     if (state_) state_->drop_run(*row, count);
     row_count_ -= count;
@@ -208,8 +250,12 @@ Status DenseStore::find_rows(std::span<const uint64_t> keys, std::span<uint32_t>
 }
 
 void DenseStore::put(std::span<const uint32_t> rows, const std::byte* values,
-                     const std::byte* state) noexcept {
+                     const std::byte* state) {
     put_rows(values_.view(), rows, values_.initial().size(), values);
+    if (!unfilled_.empty()) [[unlikely]] {
+        for (const uint32_t row : rows)
+            note_written(row, 1);
+    }
     if (state_) put_rows(state_->view(), rows, state_->initial().size(), state);
 }
 

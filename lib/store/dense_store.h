@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,9 @@ namespace weir {
 /// rule's state lies in another. Each range that is added later has arrays of its own. Rows never
 /// move.
 ///
+/// Random initial values take long to make. New rows do not have them until fill_some() has made them,
+/// or were written: nobody may read or change these rows before.
+///
 /// Thread: owning shard
 class DenseStore {
 public:
@@ -34,7 +38,17 @@ public:
                                                  std::span<const std::byte> initial_values,
                                                  std::span<const std::byte> initial_state);
 
-    /// Adds key ranges, which are disjoint and not owned yet, with the initial values. They stay
+    /// Makes up to `rows_max` rows of `keys` initial that neither are so nor were written, and counts
+    /// them down. Returns whether all of `keys` are.
+    [[nodiscard]] bool fill_some(KeyRange keys, size_t& rows_max);
+
+    /// These rows are written now: they need no initial values any more.
+    void note_written(uint32_t first_row, size_t row_count);
+
+    /// Rows that were neither made initial nor written.
+    [[nodiscard]] size_t unfilled_rows() const noexcept;
+
+    /// Adds key ranges, which are disjoint and not owned yet, as new rows. They stay
     /// apart from ranges that they touch: first_row() finds no keys that reach into both.
     /// Errors: as make(); nothing was added
     [[nodiscard]] Status add(std::span<const KeyRange> keys);
@@ -71,8 +85,7 @@ public:
     void pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept;
 
     /// Writes values and state of `rows`, which have the same order; no state if the rule has none.
-    void put(std::span<const uint32_t> rows, const std::byte* values,
-             const std::byte* state) noexcept;
+    void put(std::span<const uint32_t> rows, const std::byte* values, const std::byte* state);
 
     /// Keeps all rows as they are now.
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
@@ -106,7 +119,6 @@ private:
                std::span<const std::byte> initial_values, std::span<const std::byte> initial_state);
 
     static void keys_of(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
-    void fill(KeyRange keys, uint32_t first_row) noexcept;
     [[nodiscard]] Status add(KeyRange keys);
     [[nodiscard]] std::optional<uint32_t> unused_rows(uint64_t count) const;
 
@@ -114,6 +126,7 @@ private:
     std::vector<uint32_t> first_rows_;  // of each owned range
     size_t row_count_ = 0;
     InitialRows initial_rows_;
+    std::map<uint32_t, uint32_t> unfilled_;  // rows that are not initial, from first to end
     RowStore values_;
     std::optional<RowStore> state_;
 };

@@ -23,11 +23,7 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
             index_.upsert(some_keys, some_rows);
             const auto made = static_cast<uint32_t>(index_.next_row()) - first_new;
             if (made == 0) continue;
-            if (!made_.empty() && made_.back().first_row + made_.back().row_count == first_new) {
-                made_.back().row_count += made;
-            } else {
-                made_.push_back({first_new, made});
-            }
+            note_made(first_new, made);
             if (keys_) note_keys(some_keys, some_rows, first_new);
             fill(some_keys, some_rows, first_new);
             continue;
@@ -43,7 +39,8 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
         }
         if (!used && !must_keep_keys_) keys_.reset();  // gives its memory to what needs it more
         if (!used) return used.error();
-        note_made(std::span(some_rows_).first(*used));
+        for (const uint32_t row : std::span(some_rows_).first(*used))
+            note_made(row, 1);
         if (keys_) note_keys(some_keys, some_rows, 0);
         if (!initial_rows_.are_random()) continue;
         for (size_t i = 0; i < count; ++i) {
@@ -53,17 +50,22 @@ Status SparseStore::find_or_insert_rows(std::span<const uint64_t> keys, std::spa
     return {};
 }
 
-/// Rows that have just been given to keys.
-void SparseStore::note_made(std::span<const uint32_t> rows) {
-    const size_t had = made_.size();
-    for (const uint32_t row : rows) {
-        if (made_.size() > had && made_.back().first_row + made_.back().row_count == row) {
-            ++made_.back().row_count;
-        } else {
-            made_.push_back({row, 1});
-        }
+/// Rows that have just been given to keys; there is at least one.
+void SparseStore::note_made(uint32_t first_row, uint32_t row_count) {
+    const RowStore::Run run{first_row, row_count};
+    if (made_.size() <= last_row(run) / 64) made_.resize(index_.next_row() / 64 + 1);
+    for (size_t row = first_row; row <= last_row(run);) {
+        const size_t bit = row % 64;
+        const size_t count = std::min<size_t>(64 - bit, last_row(run) + 1 - row);
+        made_[row / 64] |= (~uint64_t{0} >> (64 - count)) << bit;
+        row += count;
     }
-    std::ranges::sort(made_, {}, &RowStore::Run::first_row);
+    const bool goes_on = !made_runs_.empty() && last_row(made_runs_.back()) + 1 == first_row;
+    if (goes_on) {
+        made_runs_.back().row_count += row_count;
+    } else {
+        made_runs_.push_back(run);
+    }
 }
 
 /// Makes the initial values of keys whose rows are not below `first_row`, and are new.

@@ -78,12 +78,16 @@ public:
 
     /// Whether find_or_insert_rows() has made the row since forget_made().
     [[nodiscard]] bool was_made(uint32_t row) const noexcept {
-        const auto behind = std::ranges::upper_bound(made_, row, {}, &RowStore::Run::first_row);
-        return behind != made_.begin() &&
-               row - std::prev(behind)->first_row < std::prev(behind)->row_count;
+        return row / 64 < made_.size() && (made_[row / 64] >> row % 64 & 1) != 0;
     }
 
-    void forget_made() noexcept { made_.clear(); }
+    void forget_made() noexcept {
+        for (const RowStore::Run run : made_runs_) {
+            for (size_t word = run.first_row / 64; word <= last_row(run) / 64; ++word)
+                made_[word] = 0;
+        }
+        made_runs_.clear();
+    }
 
     /// The keys of rows that have some. The first time it walks through all keys, and remembers them by
     /// row; without `memory` for that, it walks each time.
@@ -112,7 +116,12 @@ private:
     [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
     [[nodiscard]] Status reserve_rows(size_t row_count);
     void give_back_extents();
-    void note_made(std::span<const uint32_t> rows);
+    void note_made(uint32_t first_row, uint32_t row_count);
+
+    [[nodiscard]] static size_t last_row(RowStore::Run run) noexcept {
+        return size_t{run.first_row} + run.row_count - 1;
+    }
+
     void fill(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
               uint32_t first_row) noexcept;
     void note_keys(std::span<const uint64_t> keys, std::span<const uint32_t> rows,
@@ -127,7 +136,8 @@ private:
     bool must_keep_keys_;           // a row has room there before its key has it
     FreeRows free_;
     std::vector<RowStore::Run> given_back_;  // rows below next_row() that have no memory
-    std::vector<RowStore::Run> made_;        // ascending
+    std::vector<uint64_t> made_;             // a bit per row
+    std::vector<RowStore::Run> made_runs_;   // that have bits there; some may touch
     std::vector<uint32_t> some_rows_;        // kept for its memory
 };
 

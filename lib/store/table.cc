@@ -34,7 +34,7 @@ size_t share_of(uint64_t key_count, const PositionSet& owned) {
 Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
                                                      const PositionSet& owned,
                                                      const RuleRegistry& rules, Memory& memory,
-                                                     KeyListCache& lists,
+                                                     KnownLists& lists,
                                                      std::optional<uint64_t> secret_seed) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
     std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
@@ -44,7 +44,7 @@ Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
 }
 
 TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-                       Memory& memory, KeyListCache& lists)
+                       Memory& memory, KnownLists& lists)
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
@@ -210,9 +210,9 @@ Result<std::span<const std::byte>> TableShard::values(KeyRange keys) const {
 
 Result<std::span<const std::byte>> TableShard::state(KeyRange keys) const {
     WEIR_ASSIGN(const uint32_t row, range_row(keys));
-    if (state_row_bytes() == 0) return std::span<const std::byte>();
+    if (layout_.state_bytes == 0) return std::span<const std::byte>();
     const std::byte* const first = std::get<DenseStore>(*store_).state(row);
-    return std::span(first, keys.key_count() * state_row_bytes());
+    return std::span(first, keys.key_count() * layout_.state_bytes);
 }
 
 // Key lists.
@@ -295,23 +295,29 @@ Result<size_t> TableShard::look_up_block(std::span<const uint64_t> block, bool c
     return size_t{0};
 }
 
-Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id, For use,
-                                   std::span<uint32_t> rows, bool remember) {
-    const bool create = use != For::kPull;
+/// `rows` is empty: only the segments of the keys are to be marked.
+Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId& id,
+                                   const LookUp& how, std::span<uint32_t> rows) {
+    const auto look_at = [&](std::span<const uint64_t> block, size_t begin) -> Result<size_t> {
+        if (how.remembers) touch(block);
+        size_t missing = 0;
+        if (!rows.empty()) {
+            WEIR_ASSIGN(missing, look_up_block(block, how.use != For::kPull,
+                                               rows.subspan(begin, block.size())));
+        }
+        if (how.held != nullptr) mark(block, *how.held);
+        return missing;
+    };
     missing_.clear();
-    if (keys.size() <= kBlockKeys) {  // read_list() left a copy in block_
-        const auto block = std::span(block_).first(keys.size());
-        if (remember) touch(block);
-        return look_up_block(block, create, rows);
-    }
+    if (how.held != nullptr) lists_.marks().reset(*how.held);
+    // read_list() left a copy in block_.
+    if (keys.size() <= kBlockKeys) return look_at(std::span(block_).first(keys.size()), 0);
     size_t missing = 0;
     hasher_.reset(keys.size());
     for (size_t begin = 0; begin < keys.size(); begin += kBlockKeys) {
-        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin, use));
+        WEIR_ASSIGN(const std::span<const uint64_t> block, read_block(keys, begin, how.use));
         hasher_.add(block);
-        if (remember) touch(block);
-        WEIR_ASSIGN(const size_t some,
-                    look_up_block(block, create, rows.subspan(begin, block.size())));
+        WEIR_ASSIGN(const size_t some, look_at(block, begin));
         missing += some;
     }
     // The sender may have changed its memory since read_list(): then the rows are another list's.
@@ -320,18 +326,29 @@ Result<size_t> TableShard::look_up(std::span<const uint64_t> keys, const ListId&
     return missing;
 }
 
-Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use) {
+Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use,
+                                    const SegmentList* held) {
     if (use != For::kPull) forget_made();
     WEIR_ASSIGN(const ListId id, read_list(keys, use));
-    if (keys.size() >= kRememberedKeysMin) {
-        if (auto rows = lists_.find(lists_of(use), id)) return remembered(id, std::move(rows));
+    KnownLists::Entry known =
+        keys.size() >= kRememberedKeysMin ? lists_.find(lists_of(use), id) : nullptr;
+    if (known != nullptr && known->rows) {
+        if (held != nullptr && !known->touches(*held)) {
+            WEIR_TRY(look_up(keys, id, {.use = use, .held = held}, {}));
+            lists_.set_segments(*known, lists_.marks().touched());
+        }
+        return remembered(std::move(known));
     }
     if (Block room = lists_.reserve(keys.size())) {
         const std::span rows(room.as<uint32_t>(), keys.size());
         touched_ = PositionSlices();
-        const Result<size_t> missing = look_up(keys, id, use, rows, true);
-        if (missing && *missing == 0)
-            return remembered(id, lists_.keep(lists_of(use), id, std::move(room), touched_));
+        const Result<size_t> missing =
+            look_up(keys, id, {.use = use, .remembers = true, .held = held}, rows);
+        if (missing && *missing == 0) {
+            known = lists_.keep(lists_of(use), id, std::move(room), touched_);
+            if (held != nullptr) lists_.set_segments(*known, lists_.marks().touched());
+            return remembered(std::move(known));
+        }
         if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
             return RowList{scratch_rows_, id, nullptr, missing_};
@@ -341,33 +358,37 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use) {
     }
     if (scratch_rows_.size() < keys.size()) scratch_rows_.resize(keys.size());
     const std::span rows(scratch_rows_.data(), keys.size());
-    WEIR_TRY(look_up(keys, id, use, rows, false));
-    return RowList{rows, id, nullptr, missing_};
+    WEIR_TRY(look_up(keys, id, {.use = use, .held = held}, rows));
+    return RowList{rows, id, nullptr, missing_,
+                   held != nullptr ? &lists_.marks().touched() : nullptr};
 }
 
-RowList TableShard::remembered(const ListId& id, KeyListCache::Rows rows) {
-    return {{rows->as<const uint32_t>(), id.count}, id, std::move(rows), {}};
+RowList TableShard::remembered(KnownLists::Entry list) {
+    const KnownList& known = *list;
+    WEIR_CHECK(known.rows.bytes() == known.id.count * sizeof(uint32_t));
+    return {{known.rows.as<const uint32_t>(), known.id.count},
+            known.id,
+            std::move(list),
+            {},
+            &known.segments};
 }
 
-Result<RowList> TableShard::rows_for_push(std::span<const uint64_t> keys) {
-    return rows_of(keys, For::kPush);
+Result<RowList> TableShard::rows_for_push(std::span<const uint64_t> keys, const SegmentList* held) {
+    return rows_of(keys, For::kPush, held);
 }
 
 Result<RowList> TableShard::rows_for_pull(std::span<const uint64_t> keys) {
     return rows_of(keys, For::kPull);
 }
 
-Result<RowList> TableShard::known_rows(const ListId& id) {
-    return known_rows(id, For::kPush);
+Result<RowList> TableShard::known_rows(const ListId& id, const SegmentList* held) {
+    return known_rows(id, For::kPush, held);
 }
 
-Result<RowList> TableShard::known_rows(const ListId& id, For use) {
-    if (auto rows = lists_.find(lists_of(use), id)) return remembered(id, std::move(rows));
-    return refused(
-        Errc::kUnknownList,
-        fmt::format("the list of {} keys with hash {:016x} is not remembered; send it in "
-                    "full",
-                    id.count, id.hash));
+Result<RowList> TableShard::known_rows(const ListId& id, For use, const SegmentList* held) {
+    Result<KnownLists::Entry> known = lists_.known(lists_of(use), id, held);
+    if (!known) return of_table(schema_.name, known.error());
+    return remembered(std::move(*known));
 }
 
 Status TableShard::push(const RowList& list, std::span<const std::byte> pushed,

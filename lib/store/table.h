@@ -19,7 +19,7 @@
 #include "lib/key/position_slices.h"
 #include "lib/store/aggregate.h"
 #include "lib/store/dense_store.h"
-#include "lib/store/index/key_list_cache.h"
+#include "lib/store/index/known_lists.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/memory.h"
 #include "lib/store/rules/rule_registry.h"
@@ -32,9 +32,11 @@ namespace weir {
 struct RowList {
     std::span<const uint32_t> rows;  ///< kNoRow for a key that was never written (only in pulls)
     ListId id;
-    KeyListCache::Rows remembered;  ///< keeps `rows` alive; none if the list is not remembered
+    KnownLists::Entry remembered;  ///< keeps `rows` alive; none if the list is not remembered
     /// The keys of rows that are kNoRow, in order, if what they read as is random.
     std::span<const uint64_t> missing{};
+    /// In which the keys of a pushed list are, if that was asked for.
+    const TouchedSegments* segments = nullptr;
 };
 
 /// What a request names in one table, resolved: a range of a dense table, or the rows of a list.
@@ -92,17 +94,14 @@ public:
     /// they need it.
     /// `secret_seed` spreads the keys of a sparse table; none: drawn at random.
     /// Errors: those of check_schema(); Errc::kNoMemory
+    /// Rows are filled by fill_some().
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
         const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
-        Memory& memory, KeyListCache& lists, std::optional<uint64_t> secret_seed = {});
+        Memory& memory, KnownLists& lists, std::optional<uint64_t> secret_seed = {});
 
     [[nodiscard]] const TableSchema& schema() const noexcept { return schema_; }
 
     [[nodiscard]] const RowLayout& row_layout() const noexcept { return layout_; }
-
-    [[nodiscard]] size_t pulled_row_bytes() const noexcept { return pulled_row_bytes_; }
-
-    [[nodiscard]] size_t pushed_row_bytes() const noexcept { return pushed_row_bytes_; }
 
     /// The number of keys that have a row here.
     [[nodiscard]] size_t row_count() const;
@@ -138,14 +137,16 @@ public:
     // Key lists: first find the rows, then push to or pull from them.
     // Errors: Errc::kInvalidArgument (unsorted, duplicate), Errc::kOutOfRange (not served)
 
-    /// The rows of `keys`; a sparse table makes missing ones.
+    /// The rows of `keys`; a sparse table makes missing ones. If `held` is not null, also the
+    /// segments of it that the keys are in.
     /// Errors: also Errc::kNoMemory; some new keys may then exist, with the initial values
-    [[nodiscard]] Result<RowList> rows_for_push(std::span<const uint64_t> keys);
+    [[nodiscard]] Result<RowList> rows_for_push(std::span<const uint64_t> keys,
+                                                const SegmentList* held = nullptr);
     /// The rows of `keys`; makes none.
     [[nodiscard]] Result<RowList> rows_for_pull(std::span<const uint64_t> keys);
-    /// The rows of a remembered list.
+    /// The rows of a remembered list, and its segments as rows_for_push().
     /// Errors: Errc::kUnknownList
-    [[nodiscard]] Result<RowList> known_rows(const ListId& id);
+    [[nodiscard]] Result<RowList> known_rows(const ListId& id, const SegmentList* held = nullptr);
 
     [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed,
                               const RuleArguments* arguments = nullptr);
@@ -202,10 +203,22 @@ public:
     /// Forgets what was aggregated: the iteration has failed.
     void drop_aggregate(uint64_t iteration) noexcept;
 
-    // Rows that move. A table holds the rows of a set of positions, as their primary or for
-    // another reason. A row has pulled_row_bytes() of values and state_row_bytes() of state.
+    /// Limit of the values that fill_some() makes.
+    static constexpr size_t kFilledValuesMax = size_t{1} << 15;
 
-    [[nodiscard]] size_t state_row_bytes() const noexcept { return layout_.state_bytes; }
+    /// New rows of a dense table have random initial values only when they were filled, or written by
+    /// take(): makes up to kFilledValuesMax values of rows of `positions`. Returns whether more are to
+    /// be made; until then these rows are to be used for nothing but take().
+    bool fill_some(const PositionSet& positions = PositionSet::whole_ring());
+
+    /// Rows that are not filled yet.
+    [[nodiscard]] size_t unfilled_rows() const noexcept {
+        const auto* const dense = std::get_if<DenseStore>(&*store_);
+        return dense == nullptr ? 0 : dense->unfilled_rows();
+    }
+
+    // Rows that move. A table holds the rows of a set of positions, as their primary or for
+    // another reason. A row has the values and the state that row_layout() says.
 
     [[nodiscard]] const PositionSet& held() const noexcept { return owned_; }
 
@@ -219,7 +232,7 @@ public:
     /// at all. Any cursor is safe.
     void list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
               ListedRows& listed) const;
-    /// Shape:   out.size() == listed.row_count() * pulled_row_bytes(), or state_row_bytes()
+    /// Shape:   out.size() == listed.row_count() * row_layout().value_bytes(), or of state_bytes
     void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
     void copy_state(const ListedRows& listed, std::span<std::byte> out) const;
     /// The same of rows of a RowList.
@@ -271,7 +284,8 @@ public:
     /// it did: then call it again before. `bytes` is the memory that other tables are to take
     /// from the same Memory before; what this one takes is added to it.
     bool prepare(const PositionSet& positions, size_t& bytes);
-    /// Holds these positions, too; their rows are as if never written. They are not served yet.
+    /// Holds these positions, too; their rows are as if never written, once they are filled. They are not
+    /// served yet.
     /// Finishes drop_some() first.
     /// Errors: Errc::kNoMemory, Errc::kInvalidArgument as make(); nothing has changed
     [[nodiscard]] Status hold(const PositionSet& positions);
@@ -295,22 +309,31 @@ private:
     static constexpr size_t kBlockKeys = 16384;
 
     TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-               Memory& memory, KeyListCache& lists);
+               Memory& memory, KnownLists& lists);
     [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                                     std::optional<uint64_t> secret_seed);
 
-    [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, For use);
-    [[nodiscard]] Result<RowList> known_rows(const ListId& id, For use);
+    [[nodiscard]] Result<RowList> rows_of(std::span<const uint64_t> keys, For use,
+                                          const SegmentList* held = nullptr);
+    [[nodiscard]] Result<RowList> known_rows(const ListId& id, For use, const SegmentList* held);
 
     /// Of the lists in the cache: those that workers know and those of streams are apart.
     [[nodiscard]] uint32_t lists_of(For use) const noexcept {
         return use == For::kStream ? ~schema_.id : schema_.id;
     }
 
-    [[nodiscard]] static RowList remembered(const ListId& id, KeyListCache::Rows rows);
+    [[nodiscard]] static RowList remembered(KnownLists::Entry list);
     void forget_lists(const PositionSlices& positions) noexcept;
-    [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id, For use,
-                                         std::span<uint32_t> rows, bool remember);
+
+    /// What the keys of a list are looked up for.
+    struct LookUp {
+        For use = For::kPush;
+        bool remembers = false;             ///< notes their positions
+        const SegmentList* held = nullptr;  ///< marks their segments of it
+    };
+
+    [[nodiscard]] Result<size_t> look_up(std::span<const uint64_t> keys, const ListId& id,
+                                         const LookUp& how, std::span<uint32_t> rows);
     [[nodiscard]] Result<size_t> look_up_block(std::span<const uint64_t> block, bool create,
                                                std::span<uint32_t> rows);
     [[nodiscard]] std::span<const uint64_t> copy_block(std::span<const uint64_t> keys);
@@ -330,6 +353,7 @@ private:
     void forget_made() noexcept;
     void own(const PositionSet& positions);
     void touch(std::span<const uint64_t> keys) noexcept;
+    void mark(std::span<const uint64_t> keys, const SegmentList& held);
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
     [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration);
@@ -354,7 +378,7 @@ private:
     std::optional<KeyCursor> drop_cursor_;  // of rows outside of owned_
     std::optional<std::variant<DenseStore, SparseStore>> store_;
     std::unique_ptr<KeptRows> kept_;  ///< of the snapshot, if there is one
-    KeyListCache& lists_;
+    KnownLists& lists_;
     std::vector<std::optional<Aggregate>> aggregates_;  ///< schema_.window()
 
     ListHasher hasher_;

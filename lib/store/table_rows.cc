@@ -58,7 +58,7 @@ void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out)
 }
 
 void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) const {
-    WEIR_CHECK(out.size() == listed.row_count() * state_row_bytes());
+    WEIR_CHECK(out.size() == listed.row_count() * layout_.state_bytes);
     if (out.empty()) return;
     if (listed.range.empty()) return copy_state(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
@@ -71,7 +71,7 @@ void TableShard::copy_values(std::span<const uint32_t> rows, std::span<std::byte
 }
 
 void TableShard::copy_state(std::span<const uint32_t> rows, std::span<std::byte> out) const {
-    WEIR_CHECK(out.size() == rows.size() * state_row_bytes());
+    WEIR_CHECK(out.size() == rows.size() * layout_.state_bytes);
     if (out.empty()) return;
     std::visit([&](const auto& store) { store.pull_state(rows, out.data()); }, *store_);
 }
@@ -115,7 +115,7 @@ void TableShard::list_snapshot(KeyCursor& cursor, const PositionSet& positions,
 void TableShard::read_snapshot(const ListedRows& listed, std::span<std::byte> values,
                                std::span<std::byte> state) {
     WEIR_CHECK(values.size() == listed.row_count() * pulled_row_bytes_);
-    WEIR_CHECK(state.size() == listed.row_count() * state_row_bytes());
+    WEIR_CHECK(state.size() == listed.row_count() * layout_.state_bytes);
     if (!listed.range.empty()) {
         const auto& dense = std::get<DenseStore>(*store_);
         if (const auto row = dense.first_row(listed.range)) {
@@ -128,7 +128,7 @@ void TableShard::read_snapshot(const ListedRows& listed, std::span<std::byte> va
     const RowTarget table = target();
     for (size_t i = 0; i < listed.rows.size(); ++i) {
         kept_->read(table, listed.rows[i], 1, values.data() + i * pulled_row_bytes_,
-                    state.data() + i * state_row_bytes());
+                    state.data() + i * layout_.state_bytes);
     }
 }
 
@@ -136,7 +136,7 @@ void TableShard::read_snapshot(const ListedRows& listed, std::span<std::byte> va
 
 Status TableShard::check_taken(uint64_t key_count, std::span<const std::byte> values,
                                std::span<const std::byte> state) const {
-    const size_t state_bytes = state_row_bytes();
+    const size_t state_bytes = layout_.state_bytes;
     const bool values_fit =
         values.size() % pulled_row_bytes_ == 0 && values.size() / pulled_row_bytes_ == key_count;
     const bool state_fits = state_bytes == 0 ? state.empty()
@@ -154,12 +154,13 @@ Status TableShard::take(KeyRange keys, std::span<const std::byte> values,
                         std::span<const std::byte> state) {
     WEIR_TRY(check_taken(keys.key_count(), values, state));
     return for_extents(keys, 1, [&](uint32_t row, uint64_t row_count, size_t at) -> Status {
-        const auto& dense = std::get<DenseStore>(*store_);
+        auto& dense = std::get<DenseStore>(*store_);
         std::memcpy(dense.values(row), values.data() + at * pulled_row_bytes_,
                     row_count * pulled_row_bytes_);
+        dense.note_written(row, row_count);
         if (state.empty()) return {};
-        std::memcpy(dense.state(row), state.data() + at * state_row_bytes(),
-                    row_count * state_row_bytes());
+        std::memcpy(dense.state(row), state.data() + at * layout_.state_bytes,
+                    row_count * layout_.state_bytes);
         return {};
     });
 }
@@ -177,7 +178,7 @@ Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byt
         WEIR_TRY(look_up_block(block, true, rows));
         const std::byte* const from = values.data() + begin * pulled_row_bytes_;
         const std::byte* const state_from =
-            state.empty() ? nullptr : state.data() + begin * state_row_bytes();
+            state.empty() ? nullptr : state.data() + begin * layout_.state_bytes;
         std::visit([&](auto& store) { store.put(rows, from, state_from); }, *store_);
     }
     return {};
@@ -196,10 +197,19 @@ Result<RowList> TableShard::rows_to_take(std::span<const uint64_t> keys) {
 }
 
 Result<RowList> TableShard::known_rows_to_take(const ListId& id) {
-    return known_rows(id, For::kStream);
+    return known_rows(id, For::kStream, nullptr);
 }
 
 // Positions that come and go.
+
+bool TableShard::fill_some(const PositionSet& positions) {
+    auto* const dense = std::get_if<DenseStore>(&*store_);
+    if (dense == nullptr || dense->unfilled_rows() == 0) return false;
+    size_t rows_max = std::max<size_t>(1, kFilledValuesMax / layout_.width);
+    const std::vector<KeyRange> wanted = positions.dense_keys(schema_.key_count);
+    return !std::ranges::all_of(wanted,
+                                [&](KeyRange keys) { return dense->fill_some(keys, rows_max); });
+}
 
 bool TableShard::prepare(const PositionSet& positions, size_t& bytes) {
     if (drop_cursor_) {
@@ -208,7 +218,7 @@ bool TableShard::prepare(const PositionSet& positions, size_t& bytes) {
     }
     if (schema_.layout == Layout::kSparse) return false;
     for (const KeyRange range : positions.without(owned_).dense_keys(schema_.key_count))
-        bytes += range.key_count() * (pulled_row_bytes_ + state_row_bytes());
+        bytes += range.key_count() * (pulled_row_bytes_ + layout_.state_bytes);
     return memory_.prepare(bytes);
 }
 
@@ -287,6 +297,30 @@ void TableShard::touch(std::span<const uint64_t> keys) noexcept {
         const PositionRange slice = PositionSlices::slice_of(map.position(*key));
         touched_.add(slice.first);
         key = std::lower_bound(key, keys.end(), map.end_key_at(slice.last));
+    }
+}
+
+/// Marks the segments of `held` that ascending keys are in.
+void TableShard::mark(std::span<const uint64_t> keys, const SegmentList& held) {
+    SegmentMarks& marks = lists_.marks();
+    if (schema_.layout == Layout::kSparse) {
+        // Random keys soon lie in all segments.
+        constexpr size_t kSome = 512;
+        for (size_t begin = 0; begin < keys.size() && !marks.has_all(); begin += kSome) {
+            for (const uint64_t key : keys.subspan(begin, std::min(kSome, keys.size() - begin))) {
+                const uint32_t segment = held.find(PositionMap::sparse().position(key));
+                if (segment != SegmentList::kNone) marks.mark(segment);
+            }
+        }
+        return;
+    }
+    const PositionMap map = PositionMap::dense(schema_.key_count);
+    for (auto key = keys.begin(); key != keys.end();) {
+        const uint32_t segment = held.find(map.position(*key++));
+        if (segment == SegmentList::kNone) continue;
+        marks.mark(segment);
+        // The keys that follow in the same segment are skipped: a position costs a division.
+        key = std::lower_bound(key, keys.end(), map.end_key_at(held.segments()[segment].last));
     }
 }
 

@@ -22,8 +22,8 @@ using CopiedRows = std::map<uint64_t, std::vector<std::byte>>;
 [[nodiscard]] inline CopiedRows rows_of(const ShardTable& table, PositionRange range) {
     CopiedRows rows;
     const PositionSet positions(std::span(&range, 1));
-    const size_t value_bytes = table.rows->pulled_row_bytes();
-    const size_t state_bytes = table.rows->state_row_bytes();
+    const size_t value_bytes = table.rows->row_layout().value_bytes();
+    const size_t state_bytes = table.rows->row_layout().state_bytes;
     ListedRows listed;
     for (KeyCursor cursor; !cursor.at_end;) {
         table.rows->list(cursor, positions, 100, listed);

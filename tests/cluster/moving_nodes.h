@@ -139,7 +139,7 @@ struct Node {
                 is_last ? ~uint64_t{0} : map.position(segment.end) - 1};
     }
 
-    void take_view(const MovingView& next) {
+    void apply_view(const MovingView& next) {
         view = next;
         std::vector<IterationMember> members;
         for (const auto& [worker, first] : view.workers)
@@ -176,7 +176,7 @@ struct Node {
         switch (state().judge(part.iteration, part.worker, part.piece.parts)) {
             case IterationProgress::Verdict::kLater: return waiting.push_back(part);
             case IterationProgress::Verdict::kPast:
-                return answer_closed(reply, name.first, part.iteration);
+                return reply_closed(reply, name.first, part.iteration);
             case IterationProgress::Verdict::kNow: break;
             default:
                 INFO("iteration " << part.iteration << " of worker " << part.worker
@@ -220,7 +220,7 @@ struct Node {
     uint32_t number;
     Random& random;
     HeapMemory memory;
-    KeyListCache lists{memory, 4096};
+    KnownLists lists{memory, 4096};
     std::optional<ShardTable> table;
     MovingView view;
     std::deque<MovingView> inbox;
@@ -256,7 +256,7 @@ private:
         answer(reply, failure->status);
     }
 
-    void answer_closed(const Reply& reply, std::optional<uint64_t> first, uint64_t iteration) {
+    void reply_closed(const Reply& reply, std::optional<uint64_t> first, uint64_t iteration) {
         const auto failure = failure_at(*table, iteration, first);
         return failure ? fail(reply, failure) : answer(reply, Errc::kOk);
     }
@@ -275,7 +275,7 @@ private:
             if (state().close_empty()) continue;
             const uint64_t closing = state().first_open();
             table->iterations.close([&](const OpenIterations::Part& part) {
-                answer_closed({part.connection, part.request}, part.first, closing);
+                reply_closed({part.connection, part.request}, part.first, closing);
             });
         }
         if (has_closed) look_again();

@@ -17,7 +17,6 @@
 #include "lib/replication/follower.h"
 #include "lib/replication/streams.h"
 #include "lib/ring/plan.h"
-#include "lib/server/requests/touched_lists.h"
 #include "lib/server/shard_table.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/wire/messages.h"
@@ -77,6 +76,8 @@ struct Side {
             {Holdings::Role::kPrimary, Holdings::Role::kLearning, Holdings::Role::kLearned});
         auto rows = TableShard::make(schema, held, rules, heap, lists);
         REQUIRE(rows);
+        while ((*rows)->fill_some()) {
+        }
         tables.push_back(std::make_unique<ShardTable>(std::move(*rows)));
         std::vector<PositionRange> ranges;
         for (const PositionRange range : holdings.primary().ranges())
@@ -85,7 +86,7 @@ struct Side {
     }
 
     PreparedMemory heap;
-    KeyListCache lists;
+    KnownLists lists;
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
     ShardTables tables;
     Holdings holdings;
@@ -103,7 +104,7 @@ public:
           lent(*devices[0], transport::Access::kRemoteRead),
           from(endpoint(0)),
           to(endpoint(1)),
-          streams(*from, clock, primary.holdings, primary.tables,
+          streams(*from, clock, primary.holdings, primary.tables, primary.lists,
                   {.memory = lends ? &lent : nullptr, .bytes_min = 200}, failures) {
         const std::vector<NewServer> servers{{.rank = 0, .host = 0, .addresses = {from->address()}},
                                              {.rank = 1, .host = 1, .addresses = {to->address()}}};
@@ -120,7 +121,7 @@ public:
             REQUIRE(data.segments[i].primary == 0);
             data.segments[i].learner = {1, 0, data.epoch};
         }
-        take_view();
+        apply_view();
     }
 
     /// A later view, in which shard 1 is to be a backup of segments of shard 0.
@@ -128,7 +129,7 @@ public:
         ++data.epoch;
         for (const size_t i : segments)
             data.segments[i].learner = {1, kNoShard, data.epoch};
-        take_view();
+        apply_view();
     }
 
     /// A later view, in which nobody learns from shard 0.
@@ -136,7 +137,7 @@ public:
         ++data.epoch;
         for (const size_t i : segments_of_primary())
             data.segments[i].learner = {};
-        take_view();
+        apply_view();
     }
 
     /// A later view, in which shard 1 is no more.
@@ -151,7 +152,7 @@ public:
         for (ViewShard& shard : data.shards)
             shard.since = data.epoch;
         view = std::move(View::make(data)).value();
-        streams.take_view(view, 0);
+        streams.apply_view(view, 0);
     }
 
     /// A later view, which shard 0 has and shard 1 has not: shard 0 hands over one segment, and gets the
@@ -170,13 +171,13 @@ public:
             left.push_back(view_of_primary.range(i));
         REQUIRE(primary.holdings.set_primary(left));
         streams.mark();
-        streams.take_view(view_of_primary, 0, Streams::Begin::kLater);
+        streams.apply_view(view_of_primary, 0, Streams::Begin::kLater);
     }
 
-    void take_view() {
+    void apply_view() {
         view = std::move(View::make(data)).value();
-        streams.take_view(view, 0);
-        if (follower != nullptr) follower->take_view(1);
+        streams.apply_view(view, 0);
+        if (follower != nullptr) follower->apply_view(1);
         learner.holdings.forget_unless([&](PositionRange range) {
             const size_t i = view.segment_index(range.first);
             return view.range(i) == range && view.segments()[i].learner.shard == 1;
@@ -186,6 +187,60 @@ public:
     void make_table(const TableSchema& schema) {
         primary.make_table(schema);
         learner.make_table(schema);
+    }
+
+    /// Tables 0 and 2 have state, 2 and 3 are sparse, and a row of 1 is longer than a message.
+    void make_some_tables() {
+        TableSchema state = testing::dense_table("state", 300);
+        TableSchema sparse = testing::sparse_table("sparse");
+        for (TableSchema* const schema : {&state, &sparse}) {
+            schema->rule = "adagrad";
+            schema->parameters.value = {0.1, 1e-8};
+        }
+        make_table(state);
+        make_table(testing::dense_table("wide", 20, ValueType::kFloat32, 600));
+        make_table(sparse);
+        make_table(testing::sparse_table("pairs", ValueType::kFloat32, 3));
+    }
+
+    /// Shard 1 learns all that shard 0 has, and has it then.
+    void learn_all() {
+        name_learner(segments_of_primary());
+        wait_until_all_is_there();
+    }
+
+    /// The same as a backup.
+    void back_up_all() {
+        name_backup(segments_of_primary());
+        wait_until_all_is_there();
+    }
+
+    void wait_until_all_is_there() {
+        REQUIRE(run_until([&] { return has_all(); }));
+    }
+
+    /// Until nothing has happened for so many ms.
+    void settle(size_t idle_max = 50) {
+        (void)run_until([] { return false; }, idle_max);
+    }
+
+    /// What the stream sends when act() changes something.
+    template <class Act>
+    [[nodiscard]] size_t bytes_sent_for(Act&& act) {
+        const size_t before = sent_bytes;
+        act();
+        settle(10);
+        return sent_bytes - before;
+    }
+
+    /// How many packets a stream sends to a learner that stops as soon as it follows.
+    [[nodiscard]] uint64_t packets_ahead() {
+        const uint64_t before = network.counters().packets;
+        name_learner(segments_of_primary());
+        REQUIRE(run_until([&] { return follower != nullptr; }));
+        is_learner_stopped = true;
+        settle();
+        return network.counters().packets - before;
     }
 
     /// All segments of shard 0.
@@ -289,10 +344,8 @@ public:
         request.header.first = id.hash;
         request.ends = {id.first_key, id.last_key};
         const SegmentList& held = primary.holdings.segments();
-        const TouchedSegments& touched = touched_lists_.look_up(
-            list.table, primary.tables[list.table]->positions, list.keys, id, held);
-        const bool is_known = (are_iterations || streams.knows(list.table, id, touched)) &&
-                              primary.tables[list.table]->rows->known_rows(id).has_value();
+        const Result<RowList> known = primary.tables[list.table]->rows->known_rows(id, &held);
+        const bool is_known = known && (are_iterations || !streams.needs_keys(*known->remembered));
         request.header.flags =
             wire::kValuesInline | (is_known ? wire::kKeysKnown : wire::kKeysInline);
         if (!is_known) request.keys = std::as_bytes(std::span(list.keys));
@@ -411,7 +464,8 @@ private:
         table.was_pushed = true;
         if (!fails && !list.keys.empty()) {
             const RowList rows = *table.rows->rows_for_push(list.keys);
-            const size_t count = list.keys.size() * table.rows->pushed_row_bytes() / sizeof(float);
+            const size_t count =
+                list.keys.size() * table.rows->row_layout().pushed_bytes() / sizeof(float);
             const std::vector<float> ones(count, 2.5F);
             REQUIRE(table.rows->push_aggregate(1, rows, std::as_bytes(std::span(ones))));
         }
@@ -434,11 +488,11 @@ private:
         table.was_pushed = true;
         request.header.table = list.table;
         request.header.count = static_cast<uint32_t>(list.keys.size());
-        std::vector<float> values(list.keys.size() * table.rows->pushed_row_bytes() / 4);
+        std::vector<float> values(list.keys.size() * table.rows->row_layout().pushed_bytes() / 4);
         for (float& value : values)
             value = static_cast<float>(random.uniform()) + 0.1F;
         request.values = std::as_bytes(std::span(values));
-        const Result<Entries> entries = resolve(table, request);
+        const Result<Entries> entries = resolve(table, request, &primary.holdings.segments());
         REQUIRE(entries.has_value());
         REQUIRE(table.rows->push(*entries, request.values).has_value());
         if (are_iterations) {
@@ -477,8 +531,8 @@ private:
         for (KeyCursor cursor; !cursor.at_end;) {
             table.list(cursor, PositionSet(std::span(&range, 1)), 1, listed);
             if (listed.row_count() == 0) continue;
-            Row row{std::vector<std::byte>(table.pulled_row_bytes()),
-                    std::vector<std::byte>(table.state_row_bytes())};
+            Row row{std::vector<std::byte>(table.row_layout().value_bytes()),
+                    std::vector<std::byte>(table.row_layout().state_bytes)};
             table.copy_values(listed, row.first);
             table.copy_state(listed, row.second);
             all[listed.keys.empty() ? listed.range.begin : listed.keys[0]] = row;
@@ -555,7 +609,7 @@ private:
         if (const auto progress = follower->take_progress()) {
             wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
             header.first = progress->applied;
-            header.request = progress->taken;
+            header.request = progress->accepted;
             header.status = follower->refusal();
             if (header.status != Errc::kOk) refusal = header.status;
             outbox_.send(connection, header);
@@ -567,7 +621,6 @@ private:
     transport::ConnectionId stream_connection_ = 0;
     uint64_t time_ = 0;
     std::vector<PushedList> lists_;
-    TouchedLists touched_lists_{size_t{1} << 20};
 };
 
 }  // namespace weir::test

@@ -13,9 +13,22 @@ public:
     LendingPair() : StreamPair(1, ~size_t{0}, true) {
         make_table(testing::dense_table("t", 2000));
         push_extent(0);
-        name_backup(segments_of_primary());
-        REQUIRE(run_until([&] { return has_all(); }));
-        (void)run_until([] { return false; }, 50);
+        back_up_all();
+        settle();
+    }
+
+    void push_and_settle() {
+        push_extent(0);
+        settle();
+    }
+
+    /// Pushes that its learner does not receive. Returns how much is lent then.
+    [[nodiscard]] size_t push_unheard() {
+        is_learner_stopped = true;
+        for (size_t i = 0; i < 4; ++i)
+            push_extent(0);
+        settle();
+        return lent.bytes_in_use();
     }
 };
 
@@ -26,8 +39,7 @@ TEST_SUITE("lending") {
         const uint64_t before = pair.from->counters().bytes_sent;
         const size_t pushes = 20;
         for (size_t i = 0; i < pushes; ++i) {
-            pair.push_extent(0);
-            (void)pair.run_until([] { return false; }, 50);
+            pair.push_and_settle();
         }
         pair.check_equal();
         CHECK(pair.wrong == "");
@@ -38,11 +50,7 @@ TEST_SUITE("lending") {
     TEST_CASE("what is lent is kept until its reader has no way to it") {
         LendingPair pair;
         const size_t before = pair.lent.bytes_in_use();
-        pair.is_learner_stopped = true;
-        for (size_t i = 0; i < 4; ++i)
-            pair.push_extent(0);
-        (void)pair.run_until([] { return false; }, 50);
-        const size_t lent = pair.lent.bytes_in_use();
+        const size_t lent = pair.push_unheard();
         CHECK(lent > before);
         pair.name_nobody();  // the stream ends, and the reader has not heard of it
         CHECK(pair.lent.bytes_in_use() == lent);
@@ -55,20 +63,17 @@ TEST_SUITE("lending") {
         for (const bool is_in_doubt : {false, true}) {
             CAPTURE(is_in_doubt);
             LendingPair pair;
-            pair.push_extent(0);
-            (void)pair.run_until([] { return false; }, 50);
+            pair.push_and_settle();
             pair.is_learner_stopped = true;
-            pair.push_extent(0);
-            (void)pair.run_until([] { return false; }, 50);
+            pair.push_and_settle();
             pair.is_in_doubt = is_in_doubt;
             pair.break_stream();
             pair.is_learner_stopped = false;
-            (void)pair.run_until([] { return false; }, 3000);
+            pair.settle(3000);
             pair.check_equal();
             const size_t before = pair.lent.allocations();
             for (int i = 0; i < 3; ++i) {
-                pair.push_extent(0);
-                (void)pair.run_until([] { return false; }, 50);
+                pair.push_and_settle();
             }
             CHECK(pair.lent.allocations() - before == (is_in_doubt ? 1 : 0));
             pair.check_equal();
@@ -80,24 +85,19 @@ TEST_SUITE("lending") {
         for (const bool is_removed : {false, true}) {
             CAPTURE(is_removed);
             LendingPair pair;
-            pair.push_extent(0);
-            (void)pair.run_until([] { return false; }, 50);
+            pair.push_and_settle();
             const size_t before = pair.lent.bytes_in_use();
-            pair.is_learner_stopped = true;
-            for (size_t i = 0; i < 4; ++i)
-                pair.push_extent(0);
-            (void)pair.run_until([] { return false; }, 50);
-            const size_t lent = pair.lent.bytes_in_use();
+            const size_t lent = pair.push_unheard();
             CHECK(lent > before);
             pair.is_in_doubt = true;
             pair.break_stream();
-            (void)pair.run_until([] { return false; }, 50);
+            pair.settle();
             CHECK(pair.lent.bytes_in_use() >= lent);  // it may have stopped for a while only
             if (is_removed) {
                 pair.remove_learner();
             } else {
                 pair.is_learner_stopped = false;
-                (void)pair.run_until([] { return false; }, 3000);
+                pair.settle(3000);
                 pair.check_equal();
                 CHECK(pair.wrong == "");
             }
@@ -108,12 +108,11 @@ TEST_SUITE("lending") {
     TEST_CASE("rows that were lent are lent again over another connection, or sent") {
         LendingPair pair;
         pair.is_learner_stopped = true;
-        pair.push_extent(0);
-        (void)pair.run_until([] { return false; }, 50);
+        pair.push_and_settle();
         pair.break_stream();
         pair.is_learner_stopped = false;
         pair.push_extent(0);
-        (void)pair.run_until([] { return false; }, 3000);
+        pair.settle(3000);
         pair.check_equal();
     }
 }

@@ -157,7 +157,7 @@ TEST_SUITE("scan") {
 
     TEST_CASE("rows longer than a message come as keys alone") {
         HeapMemory memory;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto table =
             *TableShard::make({.name = "t", .layout = Layout::kSparse, .width = 1000},

@@ -30,12 +30,12 @@ std::vector<ViewWorker> first_workers(uint32_t count) {
 constexpr uint64_t kPass = 4711;
 
 /// As the manager tells it: who the workers are, then the view.
-std::vector<transport::ConnectionId> take_view(Sessions& sessions,
-                                               const std::vector<ViewWorker>& workers,
-                                               uint32_t next_worker) {
+std::vector<transport::ConnectionId> apply_view(Sessions& sessions,
+                                                const std::vector<ViewWorker>& workers,
+                                                uint32_t next_worker) {
     for (const ViewWorker& worker : workers)
-        (void)sessions.take_pass(worker.number, kPass);
-    return sessions.take_view(workers, next_worker);
+        (void)sessions.receive_pass(worker.number, kPass);
+    return sessions.apply_view(workers, next_worker);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ TEST_SUITE("sessions") {
     TEST_CASE("a connection is a worker once it has said so, until it is closed") {
         Sessions sessions(1 << 20);
         CHECK(sessions.empty());
-        CHECK(take_view(sessions, first_workers(3), 3).empty());
+        CHECK(apply_view(sessions, first_workers(3), 3).empty());
         CHECK(sessions.find(7) == nullptr);
         sessions.open(7);
         REQUIRE(sessions.find(7) != nullptr);
@@ -63,7 +63,7 @@ TEST_SUITE("sessions") {
 
     TEST_CASE("a number that is taken, or that the job does not have, is refused") {
         Sessions sessions(1 << 20);
-        CHECK(take_view(sessions, first_workers(2), 2).empty());
+        CHECK(apply_view(sessions, first_workers(2), 2).empty());
         for (const transport::ConnectionId connection : {1, 2, 3})
             sessions.open(connection);
         CHECK(sessions.hello(*sessions.find(1), {1, 0, kPass}) == Sessions::Hello::kWelcome);
@@ -88,14 +88,14 @@ TEST_SUITE("sessions") {
         CHECK(sessions.hello(*sessions.find(2), {largest, 0, kPass}) == Sessions::Hello::kWelcome);
         CHECK(sessions.hello(*sessions.find(3), {largest + 1, 0, kPass}) ==
               Sessions::Hello::kNoSuchWorker);
-        CHECK(take_view(sessions, first_workers(2), 2) == std::vector<transport::ConnectionId>{2});
+        CHECK(apply_view(sessions, first_workers(2), 2) == std::vector<transport::ConnectionId>{2});
         CHECK_FALSE(sessions.close(2).has_value());
         CHECK(sessions.close(1) == 1U);
     }
 
     TEST_CASE("the highest hello is the worker's, and a lower one is refused") {
         Sessions sessions(1 << 20);
-        CHECK(take_view(sessions, first_workers(2), 2).empty());
+        CHECK(apply_view(sessions, first_workers(2), 2).empty());
         for (const transport::ConnectionId connection : {1, 2, 3, 4})
             sessions.open(connection);
         CHECK(sessions.hello(*sessions.find(1), {1, 1, kPass}) == Sessions::Hello::kWelcome);
@@ -114,7 +114,7 @@ TEST_SUITE("sessions") {
     TEST_CASE("each worker's waiting requests are bounded, and a failed addition adds nothing") {
         constexpr size_t kBytes = Sessions::kWaitingBytes;
         Sessions sessions(3 * kBytes);
-        CHECK(take_view(sessions, first_workers(2), 2).empty());
+        CHECK(apply_view(sessions, first_workers(2), 2).empty());
         sessions.open(1);
         sessions.open(2);
         Session& first = *sessions.find(1);
@@ -132,7 +132,7 @@ TEST_SUITE("sessions") {
     TEST_CASE("requests that wait for an iteration leave half of the room to others") {
         constexpr size_t kBytes = Sessions::kWaitingBytes;
         Sessions sessions(4 * kBytes);
-        CHECK(take_view(sessions, first_workers(1), 1).empty());
+        CHECK(apply_view(sessions, first_workers(1), 1).empty());
         sessions.open(1);
         Session& session = *sessions.find(1);
         CHECK(sessions.add_deferred(session, kBytes));
@@ -149,7 +149,7 @@ TEST_SUITE("sessions") {
 
     TEST_CASE("a worker that sends no more is remembered while it is in the view") {
         Sessions sessions(1 << 20);
-        CHECK(take_view(sessions, first_workers(3), 3).empty());
+        CHECK(apply_view(sessions, first_workers(3), 3).empty());
         sessions.open(1);
         CHECK(sessions.hello(*sessions.find(1), {1, 0, kPass}) == Sessions::Hello::kWelcome);
         sessions.leaves(1);
@@ -162,7 +162,7 @@ TEST_SUITE("sessions") {
         CHECK(sessions.is_connected(1));
         CHECK(sessions.close(1) == 1U);
         CHECK(sessions.is_lost(1));
-        CHECK(take_view(sessions, workers_of({0, 1}), 3).empty());
+        CHECK(apply_view(sessions, workers_of({0, 1}), 3).empty());
         CHECK(sessions.is_lost(1));
         CHECK(sessions.is_leaving(1));
         CHECK_FALSE(sessions.is_lost(2));
@@ -171,7 +171,7 @@ TEST_SUITE("sessions") {
     TEST_CASE(
         "who is gone by a view is closed and refused, who comes by a later one waits for it") {
         Sessions sessions(1 << 20);
-        CHECK(take_view(sessions, first_workers(2), 2).empty());
+        CHECK(apply_view(sessions, first_workers(2), 2).empty());
         for (const transport::ConnectionId connection : {1, 2, 3, 4})
             sessions.open(connection);
         CHECK(sessions.hello(*sessions.find(1), {1, 5, kPass}) == Sessions::Hello::kWelcome);
@@ -179,7 +179,7 @@ TEST_SUITE("sessions") {
         CHECK(sessions.find(1)->is_member);
         CHECK_FALSE(sessions.find(2)->is_member);
         CHECK_FALSE(sessions.is_member(2));
-        CHECK(take_view(sessions, workers_of({0, 2}), 3) ==
+        CHECK(apply_view(sessions, workers_of({0, 2}), 3) ==
               std::vector<transport::ConnectionId>{1});
         CHECK(sessions.find(2)->is_member);
         CHECK_FALSE(sessions.close(1).has_value());
@@ -205,18 +205,18 @@ TEST_SUITE("sessions") {
         CHECK(sessions.others(*sessions.find(2)).empty());  // nothing is proven
         CHECK_FALSE(sessions.is_connected(0));
         std::map<transport::ConnectionId, Hello> verdicts;
-        for (const Sessions::Judged& judged : sessions.take_pass(0, kPass))
+        for (const Sessions::Judged& judged : sessions.receive_pass(0, kPass))
             verdicts[judged.connection] = judged.verdict;
         CHECK(verdicts.size() == 3);
         CHECK(verdicts[1] == Hello::kFalse);
         CHECK(verdicts[2] == Hello::kWelcome);
         CHECK(verdicts[3] == Hello::kOld);
-        CHECK(sessions.take_pass(0, kPass + 1).empty());  // the first one counts
+        CHECK(sessions.receive_pass(0, kPass + 1).empty());  // the first one counts
         for (const transport::ConnectionId connection : {1, 3})
             CHECK_FALSE(sessions.close(connection).has_value());
         CHECK(sessions.is_connected(0));
         CHECK_FALSE(sessions.find(2)->is_member);
-        CHECK(sessions.take_view(first_workers(1), 1).empty());
+        CHECK(sessions.apply_view(first_workers(1), 1).empty());
         CHECK(sessions.find(2)->is_member);
         CHECK(sessions.hello(*sessions.find(4), {0, highest, kPass + 1}) == Hello::kFalse);
         CHECK(sessions.others(*sessions.find(2)).empty());
@@ -229,13 +229,13 @@ TEST_SUITE("sessions") {
         sessions.open(1);
         sessions.open(2);
         CHECK(sessions.hello(*sessions.find(1), {0, 1, kPass}) == Sessions::Hello::kWelcome);
-        CHECK(sessions.take_view(first_workers(1), 1) == std::vector<transport::ConnectionId>{1});
+        CHECK(sessions.apply_view(first_workers(1), 1) == std::vector<transport::ConnectionId>{1});
         CHECK(sessions.hello(*sessions.find(2), {0, 1, kPass}) == Sessions::Hello::kNoSuchWorker);
     }
 
     TEST_CASE("no more than so many workers are waited for that are in no view") {
         Sessions sessions(1 << 20);
-        CHECK(take_view(sessions, first_workers(3), 3).empty());
+        CHECK(apply_view(sessions, first_workers(3), 3).empty());
         for (transport::ConnectionId i = 1; i <= Sessions::kUnprovenMax + 1; ++i) {
             sessions.open(i);
             const bool fits = i <= Sessions::kUnprovenMax;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/initial_rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -11,6 +13,7 @@
 #include "lib/store/schema_codec.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
+#include "tests/store/made_table.h"
 
 namespace {
 
@@ -39,7 +42,15 @@ TableSchema random_schema(Layout layout) {
 struct Rows {
     explicit Rows(const TableSchema& table_schema,
                   const PositionSet& owned = PositionSet::whole_ring())
-        : schema(table_schema), table(*TableShard::make(schema, owned, rules, memory, lists)) {}
+        : schema(table_schema), table(*TableShard::make(schema, owned, rules, memory, lists)) {
+        fill();
+    }
+
+    void fill() {
+        while (table->fill_some()) {
+        }
+        REQUIRE(table->unfilled_rows() == 0);
+    }
 
     std::vector<float> pull(const std::vector<uint64_t>& keys) {
         std::vector<float> out(keys.size() * kWidth, 99);
@@ -54,7 +65,7 @@ struct Rows {
 
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
     HeapMemory memory;
-    KeyListCache lists{memory, 1 << 20};
+    KnownLists lists{memory, 1 << 20};
     TableSchema schema;
     std::unique_ptr<TableShard> table;
 };
@@ -206,10 +217,111 @@ TEST_SUITE("initial rows") {
             found.insert(found.end(), out.begin(), out.end());
             const PositionRange& other = &half == &halves[0] ? halves[1] : halves[0];
             REQUIRE(rows.table->hold(PositionSet{std::span(&other, 1)}));
+            rows.fill();
             rows.table->serve(PositionSet::whole_ring());
             CHECK(rows.pull(all) == expected(all));
         }
         CHECK(found == expected(all));
+    }
+
+    TEST_CASE("a step makes a bounded number of a dense table's rows") {
+        constexpr size_t kStepRows = TableShard::kFilledValuesMax / kWidth;
+        TableSchema schema = random_schema(Layout::kDense);
+        schema.key_count = 5 * kStepRows + 17;
+        HeapMemory memory;
+        const Made table = made(schema, memory);
+        size_t left = schema.key_count;
+        CHECK(table->unfilled_rows() == left);
+        for (size_t steps = 1; left > 0; ++steps) {
+            REQUIRE(steps <= 6);
+            const bool has_more = table->fill_some();
+            CHECK(table->unfilled_rows() == left - std::min(left, kStepRows));
+            left = table->unfilled_rows();
+            CHECK(has_more == (left > 0));
+        }
+        std::vector<uint64_t> all(schema.key_count);
+        std::iota(all.begin(), all.end(), 0);
+        std::vector<float> out(all.size() * kWidth);
+        REQUIRE(table->pull(KeyRange{0, all.size()}, std::as_writable_bytes(std::span(out))));
+        CHECK(out == expected(all));
+    }
+
+    TEST_CASE("rows that come from elsewhere before they are filled stay as they came") {
+        const PositionRange half{0, ~uint64_t{0} / 2};
+        TableSchema schema = random_schema(Layout::kDense);
+        schema.rule = "add";
+        schema.parameters = {};
+        schema.key_count = 40'000;
+        HeapMemory memory;
+        const Made table = made(schema, memory, PositionSet{std::span(&half, 1)});
+        while (table->fill_some()) {
+        }
+        REQUIRE(table->hold(PositionSet::whole_ring()));
+        CHECK(table->unfilled_rows() == 20'000);
+        const std::vector<float> came(1000 * kWidth, 5);
+        const std::span bytes = std::as_bytes(std::span(came));
+        REQUIRE(table->take(KeyRange{25'000, 26'000}, bytes, {}));
+        const std::vector<uint64_t> some = {20'000, 25'500, 30'000, 39'999};
+        REQUIRE(table->take(some, bytes.first(some.size() * kWidth * sizeof(float)), {}));
+        const RowList more = *table->rows_to_take(std::vector<uint64_t>{30'001, 30'003});
+        REQUIRE(table->take(more, bytes.first(2 * kWidth * sizeof(float)), {}));
+        CHECK(table->unfilled_rows() == 20'000 - 1000 - 3 - 2);
+        const PositionMap map = PositionMap::dense(schema.key_count);
+        const PositionRange part{map.position(20'000), map.position(24'999)};
+        while (table->fill_some(PositionSet{std::span(&part, 1)})) {
+        }
+        CHECK(table->unfilled_rows() == 15'000 - 1000 - 2 - 2);
+        while (table->fill_some()) {
+        }
+        table->serve(PositionSet::whole_ring());
+        for (uint64_t key = 0; key < schema.key_count; ++key) {
+            std::vector<float> out(kWidth);
+            REQUIRE(table->pull(KeyRange{key, key + 1}, std::as_writable_bytes(std::span(out))));
+            const bool has_come = (key >= 25'000 && key < 26'000) || key == 30'001 ||
+                                  key == 30'003 || std::ranges::count(some, key) > 0;
+            const std::vector<float> wanted =
+                has_come ? std::vector<float>(kWidth, 5) : expected({key});
+            REQUIRE(out == wanted);
+        }
+        table->give_up(PositionSet::whole_ring());
+        CHECK(table->unfilled_rows() == 0);
+    }
+
+    TEST_CASE("rows that are dropped before they are filled are none any more") {
+        TableSchema schema = random_schema(Layout::kDense);
+        schema.key_count = 10'000;
+        HeapMemory memory;
+        const Made table = made(schema, memory);
+        const PositionRange half{0, ~uint64_t{0} / 2};
+        table->give_up(PositionSet{std::span(&half, 1)});
+        CHECK(table->unfilled_rows() == 5000);
+    }
+
+    TEST_CASE("rows that a push has made in the room of dropped ones are known") {
+        Rows rows(random_schema(Layout::kSparse));
+        std::vector<uint64_t> keys(60'000);
+        for (size_t i = 0; i < keys.size(); ++i)
+            keys[i] = 3 * i;
+        rows.push(keys, 1);
+        const PositionRange half{0, ~uint64_t{0} / 2};
+        rows.table->give_up(PositionSet{std::span(&half, 1)});
+        while (rows.table->drop_some()) {
+        }
+        REQUIRE(rows.table->hold(PositionSet::whole_ring()));
+        rows.table->serve(PositionSet::whole_ring());
+        std::vector<uint64_t> mixed(50'000);
+        for (size_t i = 0; i < mixed.size(); ++i)
+            mixed[i] = 2 * i;
+        const RowList list = *rows.table->rows_for_push(mixed);
+        for (size_t i = 0; i < mixed.size(); ++i) {
+            const uint64_t position = PositionMap::sparse().position(mixed[i]);
+            const bool was_there = mixed[i] % 3 == 0 && !half.contains(position);
+            REQUIRE(rows.table->was_made(list.rows[i]) == !was_there);
+        }
+        const RowList again = *rows.table->rows_for_push(mixed);
+        for (const uint32_t row : again.rows)
+            REQUIRE_FALSE(rows.table->was_made(row));
+        CHECK(rows.pull({2, 4, 8}) == expected({2, 4, 8}));
     }
 
     TEST_CASE("rows that a push has made are known, whatever their values") {

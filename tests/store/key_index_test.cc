@@ -228,7 +228,7 @@ TEST_SUITE("key_index") {
         CHECK(rows[2] == 2);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         TableSchema schema{.layout = Layout::kSparse, .key_count = ~uint64_t{0}};
-        KeyListCache lists(memory, 1 << 20);
+        KnownLists lists(memory, 1 << 20);
         const auto table =
             *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists);
         CHECK(table->rows_for_push(keys)->rows[2] == 2);

@@ -17,7 +17,7 @@ namespace weir {
 struct Made {
     TableShard* operator->() const { return table.get(); }
 
-    std::unique_ptr<KeyListCache> lists;
+    std::unique_ptr<KnownLists> lists;
     std::unique_ptr<TableShard> table;
 };
 
@@ -25,7 +25,7 @@ inline Made made(const TableSchema& schema, Memory& memory,
                  const PositionSet& owned = PositionSet::whole_ring(),
                  size_t list_cache_bytes = size_t{1} << 20) {
     static const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-    auto lists = std::make_unique<KeyListCache>(memory, list_cache_bytes);
+    auto lists = std::make_unique<KnownLists>(memory, list_cache_bytes);
     auto table = *TableShard::make(schema, owned, rules, memory, *lists);
     return {std::move(lists), std::move(table)};
 }

@@ -86,7 +86,7 @@ TEST_SUITE("memory_with_caches") {
         RuleRegistry rules = RuleRegistry::with_builtin_rules();
         HeapMemory heap;
         MemoryWithCaches memory;
-        KeyListCache lists;
+        KnownLists lists;
     };
 
     TEST_CASE("rows, aggregates and other tables take the room of remembered lists") {
@@ -124,7 +124,7 @@ TEST_SUITE("memory_with_caches") {
         // Measured without remembering: what the keys alone need.
         size_t needed = 0;
         {
-            KeyListCache none(store.memory, 0);
+            KnownLists none(store.memory, 0);
             const auto alone =
                 *TableShard::make({.name = "a", .layout = Layout::kSparse},
                                   PositionSet::whole_ring(), store.rules, store.memory, none);

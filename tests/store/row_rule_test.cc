@@ -108,7 +108,7 @@ struct RuleTable {
     uint32_t width;
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
     HeapMemory memory;
-    KeyListCache lists{memory, 1 << 20};
+    KnownLists lists{memory, 1 << 20};
     std::unique_ptr<TableShard> table;
 };
 
@@ -134,7 +134,7 @@ TEST_SUITE("row rule") {
         Random random(seed);
         for (const Layout layout : kLayouts) {
             RuleTable<double> keyed("adds_key", layout, 3);
-            CHECK(keyed.table->state_row_bytes() == 8);
+            CHECK(keyed.table->row_layout().state_bytes == 8);
             std::map<uint64_t, double> model;
             uint64_t iteration = 0;
             const auto check = [&](const std::vector<uint64_t>& keys) {

@@ -152,7 +152,7 @@ TEST_SUITE("rule") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             for (const uint32_t width : {1U, 3U}) {
                 HeapMemory memory;
-                KeyListCache lists(memory, 1 << 20);
+                KnownLists lists(memory, 1 << 20);
                 const auto table =
                     *TableShard::make({.name = "t",
                                        .layout = layout,

@@ -27,7 +27,7 @@ TEST_SUITE("table_errors") {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         if (schema.key_count == 0 && schema.width != 5) schema.key_count = 10;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         return TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists).code();
     }
 

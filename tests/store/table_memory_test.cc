@@ -20,7 +20,7 @@ TEST_SUITE("table_memory") {
     TEST_CASE("a sparse table of a few keys takes a few KiB, sums of open iterations included") {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         constexpr size_t kTables = 200;
         std::vector<std::unique_ptr<TableShard>> tables;
         const size_t before = testing::heap_bytes();
@@ -99,7 +99,7 @@ TEST_SUITE("table_memory") {
     TEST_CASE("a table or an aggregate without memory fails whole") {
         HeapMemory memory(1 << 20);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         CHECK(TableShard::make({.name = "t", .key_count = 1 << 20}, PositionSet::whole_ring(),
                                rules, memory, lists)
                   .code() == Errc::kNoMemory);
@@ -139,7 +139,7 @@ TEST_SUITE("table_memory") {
         constexpr uint64_t kKeys = 1 << 18;  // 1 MiB of values
         HeapMemory memory(size_t{6} << 20);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const auto refused = TableShard::make({.name = "t", .key_count = kKeys, .max_delay = 7},
                                               PositionSet::whole_ring(), rules, memory, lists);
         REQUIRE(refused.code() == Errc::kNoMemory);
@@ -172,7 +172,7 @@ TEST_SUITE("table_memory") {
 
         HeapMemory small(size_t{1} << 20);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        KeyListCache lists(small, 0);
+        KnownLists lists(small, 0);
         for (const uint64_t expected : {uint64_t{1} << 20, ~uint64_t{0}}) {
             CAPTURE(expected);
             schema.key_count = expected;
@@ -191,7 +191,7 @@ TEST_SUITE("table_memory") {
         const TableSchema schema{
             .name = "t", .layout = Layout::kSparse, .key_count = kKeys, .max_delay = 7};
         HeapMemory memory;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const PositionRange first_quarter{0, ~uint64_t{0} / 4};
         const PositionSet quarter(std::span(&first_quarter, 1));
         const auto table = TableShard::make(schema, quarter, rules, memory, lists);
@@ -211,7 +211,7 @@ TEST_SUITE("table_memory") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             CAPTURE(static_cast<int>(layout));
             HeapMemory memory;
-            KeyListCache lists(memory, 0);
+            KnownLists lists(memory, 0);
             const TableSchema schema{
                 .name = "t", .layout = layout, .key_count = kKeys, .max_delay = 3};
             const auto table = *TableShard::make(schema, first, rules, memory, lists);

@@ -334,7 +334,7 @@ TEST_SUITE("table_rows") {
         TableSchema schema_;
         RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
         SplittingMemory memory_;
-        KeyListCache lists_;
+        KnownLists lists_;
         std::vector<std::unique_ptr<TableShard>> shards_;
         std::map<uint64_t, Row> model_;
         uint64_t owner_[kParts] = {};
@@ -376,7 +376,7 @@ TEST_SUITE("table_rows") {
 
     TEST_CASE("the room of dropped rows is used again, however often") {
         HeapMemory memory;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse},
                                              PositionSet::whole_ring(), rules, memory, lists);
@@ -413,7 +413,7 @@ TEST_SUITE("table_rows") {
 
     TEST_CASE("an extent whose rows are all dropped goes back, and comes again when needed") {
         HeapMemory memory;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse, .width = 100},
                                              PositionSet::whole_ring(), rules, memory, lists);
@@ -440,7 +440,7 @@ TEST_SUITE("table_rows") {
 
     TEST_CASE("a dense table gives back what it drops, also parts of a range") {
         SplittingMemory memory;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         TableSchema schema{.name = "t", .key_count = 16'000, .rule = "adagrad"};
         schema.parameters.value = {1, 1};
@@ -468,7 +468,7 @@ TEST_SUITE("table_rows") {
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             CAPTURE(layout);
             HeapMemory memory;
-            KeyListCache lists(memory, size_t{1} << 20);
+            KnownLists lists(memory, size_t{1} << 20);
             const RuleRegistry rules = RuleRegistry::with_builtin_rules();
             const auto table =
                 *TableShard::make({.name = "t", .layout = layout, .key_count = 16'000},
@@ -508,7 +508,7 @@ TEST_SUITE("table_rows") {
 
     TEST_CASE("rows that do not fit the table are refused") {
         HeapMemory memory;
-        KeyListCache lists(memory, 0);
+        KnownLists lists(memory, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto sparse = *TableShard::make({.name = "t", .layout = Layout::kSparse}, part(1),
                                               rules, memory, lists);

@@ -131,8 +131,9 @@ TEST_SUITE("table_snapshot") {
             ListedRows listed;
             for (KeyCursor cursor; !cursor.at_end;) {
                 table_->list(cursor, two_parts(), 100, listed);
-                std::vector<std::byte> values(listed.row_count() * table_->pulled_row_bytes());
-                std::vector<std::byte> state(listed.row_count() * table_->state_row_bytes());
+                std::vector<std::byte> values(listed.row_count() *
+                                              table_->row_layout().value_bytes());
+                std::vector<std::byte> state(listed.row_count() * table_->row_layout().state_bytes);
                 table_->copy_values(listed, values);
                 table_->copy_state(listed, state);
                 add(rows, listed, values, state);
@@ -147,8 +148,8 @@ TEST_SUITE("table_snapshot") {
         void read_some(KeyCursor& cursor, Rows& rows, size_t row_count_max) {
             ListedRows listed;
             table_->list_snapshot(cursor, two_parts(), row_count_max, listed);
-            std::vector<std::byte> values(listed.row_count() * table_->pulled_row_bytes());
-            std::vector<std::byte> state(listed.row_count() * table_->state_row_bytes());
+            std::vector<std::byte> values(listed.row_count() * table_->row_layout().value_bytes());
+            std::vector<std::byte> state(listed.row_count() * table_->row_layout().state_bytes);
             table_->read_snapshot(listed, values, state);
             add(rows, listed, values, state);
         }
@@ -160,8 +161,8 @@ TEST_SUITE("table_snapshot") {
                 std::vector<float>& row = rows[key];
                 REQUIRE(row.empty());
                 for (const auto& [bytes, row_bytes] :
-                     {std::pair(values, table_->pulled_row_bytes()),
-                      std::pair(state, table_->state_row_bytes())}) {
+                     {std::pair(values, table_->row_layout().value_bytes()),
+                      std::pair(state, size_t{table_->row_layout().state_bytes})}) {
                     const size_t had = row.size();
                     row.resize(had + row_bytes / sizeof(float));
                     if (row_bytes != 0)

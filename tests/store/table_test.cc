@@ -223,7 +223,7 @@ TEST_SUITE("table") {
         RuleRegistry rules_;
         uint32_t pushed_values_;
         HeapMemory memory_;
-        KeyListCache cache_;
+        KnownLists cache_;
         std::unique_ptr<TableShard> table_;
         ModelTable<T> model_;
         RuleArguments arguments_;

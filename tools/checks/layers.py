@@ -16,7 +16,7 @@ LAYERS = {
     "transport": ("lib/base",),
     "lib/ring": ("lib/base", "lib/key"),
     "lib/vclock": ("lib/base", "lib/key"),
-    "lib/store": ("lib/base", "lib/key"),
+    "lib/store": ("lib/base", "lib/key", "lib/vclock"),
     "lib/checkpoint": ("lib/base", "lib/key", "lib/vclock", "lib/store"),
     "lib/wire": ("lib/base", "lib/key", "lib/vclock", "lib/checkpoint"),
     "lib/consensus": ("lib/base", "transport"),

@@ -108,17 +108,17 @@ bool CheckpointPart::needs(uint32_t table) const noexcept {
            });
 }
 
-size_t CheckpointPart::step(size_t bytes_max, bool confirmed) {
+size_t CheckpointPart::step(size_t bytes_max, bool is_replicated) {
     if (phase_ != Phase::kTaking || !has_all_orders_) return 0;
     try {
-        return step_or_throw(bytes_max, confirmed);
+        return step_or_throw(bytes_max, is_replicated);
     } catch (const std::bad_alloc&) {
         fail(Error(Errc::kNoMemory, "no memory for the chunks of a checkpoint"));
         return 1;
     }
 }
 
-size_t CheckpointPart::step_or_throw(size_t bytes_max, bool confirmed) {
+size_t CheckpointPart::step_or_throw(size_t bytes_max, bool is_replicated) {
     const size_t before = reports_.size();
     if (const Status kept = keep_rows(); !kept) {
         fail(kept.error());
@@ -129,7 +129,7 @@ size_t CheckpointPart::step_or_throw(size_t bytes_max, bool confirmed) {
         fail(written.error());
         return 1;
     }
-    if (awaited_.empty() && snapshots_.empty() && confirmed) {
+    if (awaited_.empty() && snapshots_.empty() && is_replicated) {
         report(CheckpointReport::Step::kSaved);
         for (auto& [table, chunks] : saving_)
             std::ranges::sort(chunks, {},

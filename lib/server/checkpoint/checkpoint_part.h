@@ -59,9 +59,9 @@ public:
     }
 
     /// Keeps rows where it is time, copies about `bytes_max` of them, and takes what the disk has
-    /// done. `confirmed`: whether all copies have what the shard had when the last rows were kept.
+    /// done. `is_replicated`: whether all backups have what the shard had when the last rows were kept.
     /// Returns how much it did.
-    size_t step(size_t bytes_max, bool confirmed);
+    size_t step(size_t bytes_max, bool is_replicated);
 
     /// Whether iterations may be closed now that were held up before, or pushes be executed. True
     /// once for each time.
@@ -80,7 +80,7 @@ private:
 
     using SavedTables = std::map<uint32_t, std::vector<SavedChunk>>;
 
-    [[nodiscard]] size_t step_or_throw(size_t bytes_max, bool confirmed);
+    [[nodiscard]] size_t step_or_throw(size_t bytes_max, bool is_replicated);
     void end();
     void report(CheckpointReport::Step step);
     [[nodiscard]] Status keep_rows();

@@ -129,8 +129,8 @@ size_t TableFill::step() {
         taken_ = 0;
     }
     const Reading& batch = *reading_;
-    const size_t value_bytes = table_.pulled_row_bytes();
-    const size_t state_bytes = table_.state_row_bytes();
+    const size_t value_bytes = table_.row_layout().value_bytes();
+    const size_t state_bytes = table_.row_layout().state_bytes;
     const size_t row_count = batch.range.key_count() + batch.keys.size();
     const size_t some_max = std::max<size_t>(1, kStepBytes / (value_bytes + state_bytes));
     const size_t some =

@@ -55,8 +55,9 @@ void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held,
                          std::span<const SavedChunk> before) {
     const TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
-    const double row_bytes = static_cast<double>(rows.pulled_row_bytes() + rows.state_row_bytes() +
-                                                 (is_sparse ? sizeof(uint64_t) : 0));
+    const double row_bytes =
+        static_cast<double>(rows.row_layout().value_bytes() + rows.row_layout().state_bytes +
+                            (is_sparse ? sizeof(uint64_t) : 0));
     double ring = 0;  // all positions that have rows here, also those of backups
     for (const PositionRange range : rows.held().ranges())
         ring += static_cast<double>(width_of(range));
@@ -205,8 +206,8 @@ Result<size_t> TableSnapshot::step(size_t bytes_max) {
     TableShard& rows = *table_.rows;
     const bool is_sparse = rows.schema().layout == Layout::kSparse;
     constexpr size_t kListBytes = size_t{2} << 10;  // a step may have read many buckets
-    const size_t row_bytes =
-        rows.pulled_row_bytes() + rows.state_row_bytes() + (is_sparse ? kFoundKeyBytes : 0);
+    const size_t row_bytes = rows.row_layout().value_bytes() + rows.row_layout().state_bytes +
+                             (is_sparse ? kFoundKeyBytes : 0);
     size_t done = 0;
     while (done < bytes_max && !cursor_.at_end) {
         const size_t row_count = std::clamp<size_t>(bytes_max / row_bytes, 1, kStepRowsMax);

@@ -124,14 +124,14 @@ public:
     /// neither is so, or if it failed too long ago to be remembered.
     [[nodiscard]] std::optional<Failure> failure_of(uint64_t iteration) const noexcept;
 
-    /// The same, as an answer to `worker`: if that one itself is lost, every iteration that is
+    /// The same, as a reply to `worker`: if that one itself is lost, every iteration that is
     /// not closed has failed for it, so that it does not wait.
     [[nodiscard]] std::optional<Failure> failure_for(uint64_t iteration,
                                                      uint32_t worker) const noexcept;
 
     /// How an iteration fails that will not be closed, because a lost worker lacks a part of it or
     /// of one before it; or for that worker itself. Other iterations that have failed are closed,
-    /// and only then their parts are answered: a worker that has heard of all its parts would not
+    /// and only then their parts are replied to: a worker that has heard of all its parts would not
     /// send them again to a shard that takes over a segment before.
     [[nodiscard]] std::optional<Failure> hopeless(uint64_t iteration,
                                                   uint32_t worker) const noexcept;

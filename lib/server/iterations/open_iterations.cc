@@ -37,7 +37,7 @@ std::optional<IterationProgress::Failure> OpenIterations::excuse(uint64_t iterat
         parts, [&](const Part& p) { return p.is_excuse && p.worker == part.worker; });
     if (before != parts.end()) {
         if (before->connection == part.connection) return state_.failure_of(iteration);
-        parts.erase(before);  // nobody waits for its answer
+        parts.erase(before);  // nobody waits for its reply
     }
     parts.push_back(part);
     parts.back().is_excuse = true;

@@ -3,7 +3,7 @@
 /// \file
 /// OpenIterations: the window of open iterations of one table at one shard. It has their state
 /// (IterationProgress), knows which of them have a sum in the table, and keeps the parts that are
-/// answered when their iteration ends.
+/// replied to when their iteration ends.
 
 #include <algorithm>
 #include <cstdint>
@@ -49,7 +49,7 @@ public:
     };
 
     /// If a part with this name has arrived before, and is kept: that one counts, and `again` gets
-    /// the answer. False if there is none.
+    /// the reply. False if there is none.
     [[nodiscard]] bool replace(uint64_t iteration, const Part& again) noexcept;
 
     [[nodiscard]] IterationProgress& state() noexcept { return state_; }
@@ -73,65 +73,64 @@ public:
                                 const RuleArguments& arguments);
 
     /// A part, one of `parts`, has had its effect, or has failed: `outcome`. Returns how its
-    /// iteration fails if that is hopeless(): answer the part. Otherwise it is kept until close().
+    /// iteration fails if that is hopeless(): reply to the part. Otherwise it is kept until close().
     /// Only while the iteration lacks() a part of the worker.
     [[nodiscard]] std::optional<Failure> arrived(uint64_t iteration, const Part& part,
                                                  uint32_t parts, const Failure& outcome);
 
     /// A part that has no effect, and says that none of the worker will have any. The iteration
-    /// fails. Returns how if the part is to be answered now; one is kept until close().
+    /// fails. Returns how if the part is to be replied to now; one is kept until close().
     [[nodiscard]] std::optional<Failure> excuse(uint64_t iteration, const Part& part, Errc status);
 
     /// A part, one of `parts`, whose positions have closed the iteration. It is only counted, but is
-    /// answered with the others: its worker may have no other part here, and must say again that it
-    /// has come when a segment goes elsewhere before. False: nothing closes the iteration here any more, so answer
+    /// replied to with the others: its worker may have no other part here, and must say again that it
+    /// has come when a segment goes elsewhere before. False: nothing closes the iteration here any more, so reply
     /// it now. Only while the iteration lacks() a part of the worker.
     [[nodiscard]] bool arrived_again(uint64_t iteration, const Part& part, uint32_t parts);
 
     /// IterationProgress::set_withdrawals(). The sums of what fails by it are dropped.
     void set_withdrawals(std::vector<IterationProgress::Withdrawal> withdrawals);
 
-    /// Drops the sum of an open iteration, and calls answer(part) for each part that is kept. None
+    /// Drops the sum of an open iteration, and calls reply(part) for each part that is kept. None
     /// is kept afterwards.
-    template <class Answer>
-    void give_up(uint64_t iteration, Answer&& answer) {
+    template <class Reply>
+    void give_up(uint64_t iteration, Reply&& reply) {
         drop_sum(iteration);
         open(iteration).arguments.reset();
-        answer_all(open(iteration), answer);
+        reply_to_all(open(iteration), reply);
     }
 
-    /// Calls answer(part) for each part of this connection that is kept, and forgets
-    /// it.
-    template <class Answer>
-    void take_parts_of(transport::ConnectionId connection, Answer&& answer) {
+    /// Calls reply(part) for each part of this connection that is kept, and forgets it.
+    template <class Reply>
+    void take_parts_of(transport::ConnectionId connection, Reply&& reply) {
         for (uint64_t i = state_.first_open(); i <= state_.last_open(); ++i) {
             std::erase_if(open(i).parts, [&](const Part& part) {
                 if (part.connection != connection) return false;
-                answer(part);
+                reply(part);
                 return true;
             });
         }
     }
 
     /// Ends the first open iteration, which must be complete(): runs the rule on its sum unless it
-    /// has failed, and calls answer(part) for each part that is kept.
-    template <class Answer>
-    void close(Answer&& answer) {
+    /// has failed, and calls reply(part) for each part that is kept.
+    template <class Reply>
+    void close(Reply&& reply) {
         Open& first = open(state_.first_open());
         if (std::exchange(first.has_sum, false))
             rows_.apply_aggregate(state_.first_open(),
                                   first.arguments ? &*first.arguments : nullptr);
         first.arguments.reset();
         state_.close();
-        answer_all(first, answer);
+        reply_to_all(first, reply);
     }
 
     /// The shard is primary of these ranges from now on. Drops the sums of all open iterations,
-    /// and calls answer(part) for each part that is kept: its worker sends it again.
-    template <class Answer>
-    void restart(std::span<const PositionRange> primary, Answer&& answer) {
+    /// and calls reply(part) for each part that is kept: its worker sends it again.
+    template <class Reply>
+    void restart(std::span<const PositionRange> primary, Reply&& reply) {
         for (uint64_t i = state_.first_open(); i <= state_.last_open(); ++i)
-            give_up(i, answer);
+            give_up(i, reply);
         state_.restart(primary);
     }
 
@@ -151,9 +150,9 @@ private:
         if (std::exchange(open(iteration).has_sum, false)) rows_.drop_aggregate(iteration);
     }
 
-    template <class Answer>
-    static void answer_all(Open& of, Answer&& answer) {
-        std::ranges::for_each(of.parts, answer);
+    template <class Reply>
+    static void reply_to_all(Open& of, Reply&& reply) {
+        std::ranges::for_each(of.parts, reply);
         of.parts.clear();
     }
 

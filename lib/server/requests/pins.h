@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/check.h"
 #include "lib/key/key_range.h"
 #include "lib/wire/frame.h"
 
@@ -22,7 +23,10 @@ namespace weir {
 class Pins {
 public:
     /// Pins the rows of `keys` for the write `write`. Not while has_waiting().
-    void pin(uint64_t write, KeyRange keys) { pins_.push_back({write, keys}); }
+    void pin(uint64_t write, KeyRange keys) {
+        WEIR_CHECK(!has_waiting() && !keys.empty());
+        pins_.push_back({write, keys});
+    }
 
     /// The write has ended. True if it had rows pinned, and none is pinned any more.
     bool unpin(uint64_t write);

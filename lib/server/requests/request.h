@@ -13,6 +13,7 @@
 #include "lib/base/check.h"
 #include "lib/key/key_list.h"
 #include "lib/key/key_range.h"
+#include "lib/store/index/known_lists.h"
 #include "lib/store/memory.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
@@ -95,7 +96,7 @@ struct Request {
 
 /// What a request waits for: it is in the queue of that, and in no other one.
 enum class Wait : uint8_t {
-    kNothing,    ///< it is being looked at, or has been answered
+    kNothing,    ///< it is being looked at, or has been replied to
     kView,       ///< the one of its epoch
     kIteration,  ///< until one is closed
     kTurn,       ///< push: for those before it, for pinned rows, or for room in streams
@@ -107,6 +108,7 @@ enum class Wait : uint8_t {
 /// A request that waits.
 struct KeptRequest : Request {
     std::vector<std::byte> carried;  ///< arguments, keys and values, as in its message
+    KnownLists::Entry list;          ///< that it names by its hash: held, so that it stays known
     Wait wait = Wait::kNothing;
     bool is_deferred = false;  ///< as Sessions::add_deferred() counts it
     Errc status = Errc::kOk;   ///< of its reads: kOk, kOutOfRange, kPeerLost, kNoMemory

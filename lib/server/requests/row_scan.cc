@@ -26,7 +26,7 @@ uint64_t RowScan::decrypted(uint64_t cursor) const noexcept {
 
 RowScan::Room RowScan::room_for(const TableShard& table, size_t bytes_max) {
     const bool is_dense = table.schema().layout == Layout::kDense;
-    const size_t row_bytes = table.pulled_row_bytes();
+    const size_t row_bytes = table.row_layout().value_bytes();
     const size_t key_bytes = is_dense ? 0 : sizeof(uint64_t);
     const size_t room = bytes_max - ScanReply::kHeadBytes;
     if (row_bytes + key_bytes <= room) return {room / (row_bytes + key_bytes), false};
@@ -57,7 +57,8 @@ std::span<const std::byte> RowScan::run(const TableShard& table, const ScanMessa
     if (room.keys_only) reply.flags |= ScanReply::kKeysOnly;
     reply_ = reply.encode_head();
     const size_t key_bytes = listed_.keys.size() * sizeof(uint64_t);
-    const size_t value_bytes = room.keys_only ? 0 : listed_.row_count() * table.pulled_row_bytes();
+    const size_t value_bytes =
+        room.keys_only ? 0 : listed_.row_count() * table.row_layout().value_bytes();
     reply_.resize(reply_.size() + key_bytes + value_bytes);
     std::byte* const to = reply_.data() + ScanReply::kHeadBytes;
     if (key_bytes != 0) std::memcpy(to, listed_.keys.data(), key_bytes);

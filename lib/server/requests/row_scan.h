@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RowScan: answers a worker that reads out a table, a bounded number of rows at a time.
+/// RowScan: replies to a worker that reads out a table, a bounded number of rows at a time.
 
 #include <array>
 #include <cstddef>

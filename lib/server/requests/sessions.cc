@@ -41,7 +41,7 @@ Sessions::Hello Sessions::prove(Session& session, Worker& worker) {
     return Hello::kWelcome;
 }
 
-std::vector<Sessions::Judged> Sessions::take_pass(uint32_t worker, uint64_t pass) {
+std::vector<Sessions::Judged> Sessions::receive_pass(uint32_t worker, uint64_t pass) {
     if (is_gone(worker)) return {};
     Worker& its = workers_[worker];
     if (its.pass) return {};
@@ -69,8 +69,8 @@ std::vector<transport::ConnectionId> Sessions::others(const Session& session) co
     return found;
 }
 
-std::vector<transport::ConnectionId> Sessions::take_view(std::span<const ViewWorker> workers,
-                                                         uint32_t next_worker) {
+std::vector<transport::ConnectionId> Sessions::apply_view(std::span<const ViewWorker> workers,
+                                                          uint32_t next_worker) {
     next_worker_ = next_worker;
     for (auto& [number, worker] : workers_)
         worker.is_member = false;

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lib/base/check.h"
 #include "lib/ring/view_data.h"
 #include "lib/server/requests/push_order.h"
 #include "transport/transport.h"
@@ -84,14 +85,14 @@ public:
 
     /// The manager says which pass a worker has, before the view that has the worker. Returns what
     /// becomes of connections that have said that they are its.
-    [[nodiscard]] std::vector<Judged> take_pass(uint32_t worker, uint64_t pass);
+    [[nodiscard]] std::vector<Judged> receive_pass(uint32_t worker, uint64_t pass);
 
     /// Other connections of the session's worker that are proven, as this one is.
     [[nodiscard]] std::vector<transport::ConnectionId> others(const Session& session) const;
 
     /// A view has come, with these workers. All numbers below `next_worker` were given out.
     /// Forgets the workers that are gone, and returns their connections: close them.
-    [[nodiscard]] std::vector<transport::ConnectionId> take_view(
+    [[nodiscard]] std::vector<transport::ConnectionId> apply_view(
         std::span<const ViewWorker> workers, uint32_t next_worker);
 
     /// The connection is closed. Returns whose it was, if that is a worker of the view.
@@ -164,11 +165,13 @@ public:
 
     /// It waits for something else, and still counts as waiting.
     static void end_deferred(Session& session, size_t bytes) noexcept {
+        WEIR_CHECK(session.deferred_bytes >= kWaitingBytes + bytes);
         session.deferred_bytes -= kWaitingBytes + bytes;
     }
 
     /// The request waits no longer.
     static void end_waiting(Session& session, size_t bytes) noexcept {
+        WEIR_CHECK(session.waiting_bytes >= session.deferred_bytes + kWaitingBytes + bytes);
         session.waiting_bytes -= kWaitingBytes + bytes;
     }
 

@@ -70,7 +70,7 @@ public:
         }
         view_.next_worker = 2;
         for (auto& node : nodes_)
-            node->take_view(view_);
+            node->apply_view(view_);
         for (MovingWorker& worker : workers_)
             worker.view = view_;
     }
@@ -178,7 +178,7 @@ private:
         Node& loser = *nodes_[from];
         while (!loser.inbox.empty())
             take_next_view(loser);
-        loser.take_view(next);
+        loser.apply_view(next);
         hand_over(loser, *nodes_[to], moved);
         publish(next, {from});
     }
@@ -245,7 +245,7 @@ private:
     static void take_next_view(Node& node) {
         const MovingView next = node.inbox.front();
         node.inbox.pop_front();
-        node.take_view(next);
+        node.apply_view(next);
     }
 
     void deliver_view() {

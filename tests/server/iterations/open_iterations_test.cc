@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lib/store/index/key_list_cache.h"
+#include "lib/store/index/known_lists.h"
 #include "lib/store/memory.h"
 #include "lib/store/rules/rule_registry.h"
 #include "tests/table_schemas.h"
@@ -55,7 +55,7 @@ struct WindowOfTwo {
 
     HeapMemory memory;
     RuleRegistry rules = RuleRegistry::with_builtin_rules();
-    KeyListCache lists{memory, 4096};
+    KnownLists lists{memory, 4096};
     std::unique_ptr<TableShard> rows =
         *TableShard::make(two_keys(), PositionSet::whole_ring(), rules, memory, lists);
     ClosedIterations closed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/index/key_list_cache.h"
+#include "lib/store/index/known_lists.h"
 
 #include <vector>
 
@@ -8,7 +8,7 @@
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 
-TEST_SUITE("key_list_cache") {
+TEST_SUITE("known_lists") {
     using namespace weir;
 
     static std::vector<uint64_t> list_from(uint64_t first, size_t count) {
@@ -20,12 +20,12 @@ TEST_SUITE("key_list_cache") {
 
     constexpr uint32_t kTable = 3;
 
-    static uint32_t first_row(const KeyListCache::Rows& rows) {
-        REQUIRE(rows != nullptr);
-        return rows->as<const uint32_t>()[0];
+    static uint32_t first_row(const KnownLists::Entry& list) {
+        REQUIRE(list != nullptr);
+        return list->rows.as<const uint32_t>()[0];
     }
 
-    static void keep(KeyListCache & cache, const std::vector<uint64_t>& keys, uint32_t mark) {
+    static void keep(KnownLists & cache, const std::vector<uint64_t>& keys, uint32_t mark) {
         Block rows = cache.reserve(keys.size());
         REQUIRE(rows);
         rows.as<uint32_t>()[0] = mark;
@@ -34,7 +34,7 @@ TEST_SUITE("key_list_cache") {
 
     TEST_CASE("the list that was not used for longest is forgotten first") {
         HeapMemory memory;
-        KeyListCache cache(memory, 3 * (100 * sizeof(uint32_t) + KeyListCache::kEntryBytes));
+        KnownLists cache(memory, 3 * (100 * sizeof(uint32_t) + KnownLists::kEntryBytes));
         const auto a = list_from(1, 100);
         const auto b = list_from(2, 100);
         const auto c = list_from(3, 100);
@@ -48,12 +48,12 @@ TEST_SUITE("key_list_cache") {
         CHECK(first_row(cache.find(kTable, list_id(a))) == 10);
         CHECK(first_row(cache.find(kTable, list_id(c))) == 12);
         CHECK(cache.list_count() == 3);
-        CHECK(memory.bytes_in_use() + 3 * KeyListCache::kEntryBytes == cache.bytes());
+        CHECK(memory.bytes_in_use() + 3 * KnownLists::kEntryBytes == cache.bytes());
     }
 
     TEST_CASE("an equal hash with another count or other ends is another list") {
         HeapMemory memory;
-        KeyListCache cache(memory, 1 << 20);
+        KnownLists cache(memory, 1 << 20);
         keep(cache, list_from(1, 100), 10);
         ListId id = list_id(list_from(1, 100));
         REQUIRE(cache.find(kTable, id) != nullptr);
@@ -73,7 +73,7 @@ TEST_SUITE("key_list_cache") {
 
     TEST_CASE("short lists and lists beyond the budget are not kept") {
         HeapMemory memory;
-        KeyListCache cache(memory, 1000);
+        KnownLists cache(memory, 1000);
         CHECK_FALSE(cache.reserve(kRememberedKeysMin - 1));
         CHECK(cache.reserve(kRememberedKeysMin));
         CHECK_FALSE(cache.reserve(251));
@@ -83,7 +83,7 @@ TEST_SUITE("key_list_cache") {
     TEST_CASE("when memory is short, old lists make room for new ones") {
         HeapMemory heap(1000);
         MemoryWithCaches memory(heap);
-        KeyListCache cache(memory, 1 << 20);
+        KnownLists cache(memory, 1 << 20);
         memory.add(cache);
         keep(cache, list_from(1, 200), 10);
         keep(cache, list_from(2, 200), 11);
@@ -93,10 +93,10 @@ TEST_SUITE("key_list_cache") {
 
     TEST_CASE("the oldest are given back first, and rows that somebody holds never") {
         HeapMemory memory;
-        KeyListCache cache(memory, 1 << 20);
+        KnownLists cache(memory, 1 << 20);
         for (uint64_t i = 1; i <= 5; ++i)
             keep(cache, list_from(i, 100), static_cast<uint32_t>(i));
-        KeyListCache::Rows held = cache.find(kTable, list_id(list_from(2, 100)));
+        KnownLists::Entry held = cache.find(kTable, list_id(list_from(2, 100)));
         held = cache.find(kTable, list_id(list_from(1, 100)));  // the newest now, before list 2
         CHECK(cache.give_back(401) == 800);
         CHECK(cache.find(kTable, list_id(list_from(3, 100))) == nullptr);
@@ -111,19 +111,72 @@ TEST_SUITE("key_list_cache") {
         CHECK(cache.bytes() == 0);
     }
 
-    TEST_CASE("rows outlive their being forgotten for as long as they are held") {
+    TEST_CASE("a list that is held makes no room for others, and is forgotten with its positions") {
         HeapMemory memory;
-        KeyListCache cache(memory, 400 + KeyListCache::kEntryBytes);
+        KnownLists cache(memory, 400 + KnownLists::kEntryBytes);
         keep(cache, list_from(1, 100), 10);
-        const KeyListCache::Rows held = cache.find(kTable, list_id(list_from(1, 100)));
+        KnownLists::Entry held = cache.find(kTable, list_id(list_from(1, 100)));
+        CHECK_FALSE(cache.reserve(100));
+        CHECK(cache.keep_without_rows(kTable, list_id(list_from(2, 100))) == nullptr);
+        CHECK(cache.known(kTable, list_id(list_from(1, 100))).has_value());
+        cache.forget(kTable, PositionSlices::whole_ring());
+        CHECK(cache.known(kTable, list_id(list_from(1, 100))).code() == Errc::kUnknownList);
+        CHECK(first_row(held) == 10);  // its memory lives as long as it is held
+        CHECK(cache.bytes() == 0);
+        held.reset();
+        CHECK(memory.bytes_in_use() == 0);
         keep(cache, list_from(2, 100), 11);
+        CHECK(cache.list_count() == 1);
+    }
+
+    TEST_CASE("a list without rows is not known, and its rows may come later") {
+        HeapMemory memory;
+        KnownLists cache(memory, 1 << 20);
+        const ListId id = list_id(list_from(1, 100));
+        const KnownLists::Entry entry = cache.keep_without_rows(kTable, id);
+        REQUIRE(entry != nullptr);
+        CHECK(cache.list_count() == 0);
+        CHECK(cache.find(kTable, id) == entry);
+        CHECK(cache.known(kTable, id).code() == Errc::kUnknownList);
+        keep(cache, list_from(1, 100), 10);
+        CHECK(cache.list_count() == 1);
+        CHECK(cache.known(kTable, id).has_value());
+    }
+
+    TEST_CASE("segments are known for the generation for which they were found") {
+        HeapMemory memory;
+        KnownLists cache(memory, 1 << 20);
+        const ListId id = list_id(list_from(1, 100));
+        keep(cache, list_from(1, 100), 10);
+        const SegmentList held(7, {{0, ~uint64_t{0}}});
+        CHECK(cache.known(kTable, id).has_value());
+        CHECK(cache.known(kTable, id, &held).code() == Errc::kUnknownList);
+        cache.marks().reset(held);
+        cache.marks().mark(0);
+        const size_t before = cache.bytes();
+        cache.set_segments(*cache.find(kTable, id), cache.marks().touched());
+        CHECK(cache.bytes() == before + sizeof(SegmentRun));
+        CHECK(cache.known(kTable, id, &held).has_value());
+        const SegmentList later(8, {{0, ~uint64_t{0}}});
+        CHECK(cache.known(kTable, id, &later).code() == Errc::kUnknownList);
+    }
+
+    TEST_CASE("segments count in the budget") {
+        HeapMemory memory;
+        KnownLists cache(memory, 400 + KnownLists::kEntryBytes);
+        keep(cache, list_from(1, 100), 10);
+        const SegmentList held(7, {{0, ~uint64_t{0}}});
+        cache.marks().reset(held);
+        cache.marks().mark(0);
+        const KnownLists::Entry entry = cache.find(kTable, list_id(list_from(1, 100)));
+        cache.set_segments(*entry, cache.marks().touched());
+        CHECK(cache.bytes() == 0);
         CHECK(cache.find(kTable, list_id(list_from(1, 100))) == nullptr);
-        CHECK(first_row(held) == 10);
     }
 
     TEST_CASE("one list has other rows in another table") {
         HeapMemory memory;
-        KeyListCache cache(memory, 1 << 20);
+        KnownLists cache(memory, 1 << 20);
         const ListId id = list_id(list_from(1, 100));
         keep(cache, list_from(1, 100), 10);
         CHECK(cache.find(kTable + 1, id) == nullptr);
@@ -137,7 +190,7 @@ TEST_SUITE("key_list_cache") {
     TEST_CASE("a list pulled before its keys were written sees them once they are") {
         HeapMemory memory;
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        KeyListCache lists(memory, 1 << 20);
+        KnownLists lists(memory, 1 << 20);
         const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse},
                                              PositionSet::whole_ring(), rules, memory, lists);
         const auto keys = list_from(5, 5000);
