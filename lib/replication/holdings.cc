@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/check.h"
+
 namespace weir {
 
 PositionSet Holdings::in_role(std::initializer_list<Role> roles) const {
@@ -38,6 +40,7 @@ void Holdings::hold(const std::vector<Held>& held) {
     std::vector<PositionRange> ranges;
     ranges.reserve(held_.size());
     for (const Held& one : held_) {
+        WEIR_CHECK(ranges.empty() || ranges.back().last < one.range.first);
         ranges.push_back(one.range);
     }
     const SegmentList before = std::exchange(segments_, SegmentList(++generation_, ranges));

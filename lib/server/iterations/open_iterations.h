@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/check.h"
 #include "lib/base/result.h"
 #include "lib/server/iterations/iteration_progress.h"
 #include "lib/store/table.h"
@@ -116,6 +117,7 @@ public:
     /// has failed, and calls reply(part) for each part that is kept.
     template <class Reply>
     void close(Reply&& reply) {
+        WEIR_CHECK(state_.complete());
         Open& first = open(state_.first_open());
         if (std::exchange(first.has_sum, false))
             rows_.apply_aggregate(state_.first_open(),

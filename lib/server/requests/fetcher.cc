@@ -141,6 +141,8 @@ KeptRequest* Fetcher::next() {
     if (ready_.empty()) return nullptr;
     KeptRequest& request = requests_[ready_.front()];
     ready_.pop_front();
+    WEIR_CHECK(request.wait == Wait::kBytes && request.reading.posted &&
+               request.reading.reads_open == 0);
     request.has_been_read = request.status == Errc::kOk;
     if (!request.has_been_read || !request.reading.memory) return &request;
     std::byte* const memory = request.reading.memory.data();
@@ -158,6 +160,7 @@ void Fetcher::release(KeptRequest& request) {
     Block& memory = request.reading.memory;
     if (!memory) return;
     const size_t bytes = memory.bytes();
+    WEIR_CHECK(used_bytes_ >= bytes && request.reading.reads_open == 0);
     used_bytes_ -= bytes;
     const auto line = lines_.find(request.connection);
     if (line != lines_.end()) line->second.used_bytes -= bytes;
