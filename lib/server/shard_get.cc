@@ -16,7 +16,7 @@ void Shard::get(uint64_t request, std::span<const std::byte> body) {
     wire::FrameHeader header = wire::header_of(wire::Kind::kGet);
     header.request = request;
     const bool is_here = asked->table < tables_.size() && tables_[asked->table] != nullptr;
-    const size_t row_bytes = is_here ? tables_[asked->table]->rows->pulled_row_bytes() : 0;
+    const size_t row_bytes = is_here ? tables_[asked->table]->rows->row_layout().value_bytes() : 0;
     if (!is_here || row_bytes > GetLimits::kRowBytesMax) {
         header.status = Errc::kNotFound;
         return to_manager_.send(header);

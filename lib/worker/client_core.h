@@ -9,13 +9,13 @@
 ///   peers/     Standing, Peers: the job, and the connections to its shards and its manager
 ///   requests/  Requests, Sender: what is on its way, and in which order
 ///   core/      Control: calls without keys          Operations: pushes and pulls
-///              Replies: what ends a request         Watch: deadlines, and servers that have stopped
+///              IncomingReplies: what ends a request   Watch: deadlines, and servers that have stopped
 ///              Outages: connections that end        ViewChanges: keys that move
 ///
 /// The way of a push:
 ///   core/operations.cc     push(): is it valid; a Call, and by the Route a Content for each shard
 ///   requests/sender.cc     submit(): in its order; requests/encoder.cc: how keys and values travel
-///   core/replies.cc        receive(): the request has ended, or is sent again
+///   core/incoming_replies.cc        receive(): the request has ended, or is sent again
 ///   core/view_changes.cc   of a later view: contents that are cut again (requests/cut.cc)
 ///   calls/calls.h          the call has ended: test() and wait() see it
 
@@ -43,10 +43,10 @@
 #include "lib/worker/calls/operation.h"
 #include "lib/worker/client_options.h"
 #include "lib/worker/core/control.h"
+#include "lib/worker/core/incoming_replies.h"
 #include "lib/worker/core/lost_errors.h"
 #include "lib/worker/core/operations.h"
 #include "lib/worker/core/outages.h"
-#include "lib/worker/core/replies.h"
 #include "lib/worker/core/view_changes.h"
 #include "lib/worker/core/watch.h"
 #include "lib/worker/job_events.h"
@@ -358,7 +358,7 @@ private:
     Sender sender_;
     Control control_;
     Operations operations_;
-    Replies replies_;
+    IncomingReplies replies_;
     LostErrors lost_errors_;
     Watch watch_;
     Outages outages_;

@@ -271,7 +271,7 @@ TEST_SUITE("table") {
         const std::function<void(TableShard&, std::span<const T>)>& push) {
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         HeapMemory memory;
-        KeyListCache lists(memory, 1 << 20);
+        KnownLists lists(memory, 1 << 20);
         auto table = *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists);
         Random random(seed);
         std::vector<T> pushed(schema.key_count * table->row_layout().pushed_values);
@@ -284,8 +284,8 @@ TEST_SUITE("table") {
         std::iota(keys.begin(), keys.end(), 0);
         const RowList all = *table->rows_for_push(keys);
         std::vector<std::byte> bits(keys.size() *
-                                    (table->pulled_row_bytes() + table->state_row_bytes()));
-        const size_t value_bytes = keys.size() * table->pulled_row_bytes();
+                                    (table->row_layout().row_bytes()));
+        const size_t value_bytes = keys.size() * table->row_layout().value_bytes();
         table->copy_values(all.rows, std::span(bits).first(value_bytes));
         table->copy_state(all.rows, std::span(bits).subspan(value_bytes));
         return bits;

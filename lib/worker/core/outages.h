@@ -11,7 +11,7 @@
 #include "lib/worker/calls/deadlines.h"
 #include "lib/worker/calls/known_tables.h"
 #include "lib/worker/core/control.h"
-#include "lib/worker/core/replies.h"
+#include "lib/worker/core/incoming_replies.h"
 #include "lib/worker/peers/peers.h"
 #include "lib/worker/peers/standing.h"
 #include "lib/worker/requests/requests.h"
@@ -23,9 +23,9 @@ namespace weir {
 /// Thread: the client's
 class Outages {
 public:
-    Outages(Standing& standing, Peers& peers, Requests& requests, Sender& sender, Replies& replies,
-            Control& control, Calls& calls, Deadlines& deadlines, const KnownTables& tables,
-            transport::Endpoint& endpoint, const Clock& clock)
+    Outages(Standing& standing, Peers& peers, Requests& requests, Sender& sender,
+            IncomingReplies& replies, Control& control, Calls& calls, Deadlines& deadlines,
+            const KnownTables& tables, transport::Endpoint& endpoint, const Clock& clock)
         : standing_(standing),
           peers_(peers),
           requests_(requests),
@@ -74,7 +74,7 @@ private:
     Peers& peers_;
     Requests& requests_;
     Sender& sender_;
-    Replies& replies_;
+    IncomingReplies& replies_;
     Control& control_;
     Calls& calls_;
     Deadlines& deadlines_;

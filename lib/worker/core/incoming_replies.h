@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Replies: from a reply to the end of a request, or to its being sent again.
+/// IncomingReplies: from a reply to the end of a request, or to its being sent again.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +26,11 @@ namespace weir {
 /// Delivers pulled values, and sends a list in full if the shard has forgotten it.
 ///
 /// Thread: the client's
-class Replies {
+class IncomingReplies {
 public:
-    Replies(Standing& standing, Peers& peers, Requests& requests, Sender& sender, Calls& calls,
-            CallTasks& tasks, KnownTables& tables, const Clock& clock, ClientCounters& counters)
+    IncomingReplies(Standing& standing, Peers& peers, Requests& requests, Sender& sender,
+                    Calls& calls, CallTasks& tasks, KnownTables& tables, const Clock& clock,
+                    ClientCounters& counters)
         : standing_(standing),
           peers_(peers),
           requests_(requests),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/worker/core/replies.h"
+#include "lib/worker/core/incoming_replies.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace weir {
 
 using wire::Kind;
 
-bool Replies::receive(transport::ConnectionId connection, const wire::Frame& frame) {
+bool IncomingReplies::receive(transport::ConnectionId connection, const wire::Frame& frame) {
     ClientRequest* const request = requests_.find(frame.header.request);
     if (request == nullptr) return true;
     if (peers_[request->peer].connection != connection) {
@@ -25,7 +25,7 @@ bool Replies::receive(transport::ConnectionId connection, const wire::Frame& fra
     return true;  // else a second reply
 }
 
-bool Replies::receive_immediate(transport::ConnectionId connection, uint32_t immediate) {
+bool IncomingReplies::receive_immediate(transport::ConnectionId connection, uint32_t immediate) {
     uint64_t id = 0;
     ClientRequest* const request = requests_.find_low(immediate, id);
     if (request == nullptr) return true;
@@ -43,7 +43,7 @@ bool Replies::receive_immediate(transport::ConnectionId connection, uint32_t imm
     return true;
 }
 
-void Replies::receive(uint64_t id, ClientRequest& request, const wire::Frame& frame) {
+void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::Frame& frame) {
     WEIR_CHECK(request.awaits_reply());
     const Errc status = frame.header.status;
     request.resolve_doubt();  // the hello of this connection has ended all older ones
@@ -67,7 +67,7 @@ void Replies::receive(uint64_t id, ClientRequest& request, const wire::Frame& fr
     requests_.end(id, request);
 }
 
-Replies::Fate Replies::fate_of(const ClientRequest& request, Errc status) const {
+IncomingReplies::Fate IncomingReplies::fate_of(const ClientRequest& request, Errc status) const {
     const Content& content = request.content();
     const bool may_be_sent_again = content.is_piece() || content.kind == Kind::kScan;
     const std::optional<Transient> why = may_be_sent_again ? transient(status) : std::nullopt;
@@ -87,7 +87,7 @@ Replies::Fate Replies::fate_of(const ClientRequest& request, Errc status) const 
     return is_held ? Fate::kHeld : Fate::kEnds;
 }
 
-void Replies::succeeded(ClientRequest& request, const wire::Frame& frame) {
+void IncomingReplies::succeeded(ClientRequest& request, const wire::Frame& frame) {
     const Content& content = request.content();
     if (content.piece != nullptr) content.piece->succeeded(request.attempt.has_keys_known());
     switch (content.kind) {
@@ -105,7 +105,7 @@ void Replies::succeeded(ClientRequest& request, const wire::Frame& frame) {
 }
 
 /// The reply to a pull: its values, or that they were written.
-void Replies::pulled(ClientRequest& request, const wire::Frame& frame) {
+void IncomingReplies::pulled(ClientRequest& request, const wire::Frame& frame) {
     const Content& content = request.content();
     note_shown(request, frame.header.first);
     if ((request.attempt.form & wire::kValuesInline) == 0) {
@@ -123,7 +123,7 @@ void Replies::pulled(ClientRequest& request, const wire::Frame& frame) {
 }
 
 /// `shown`: the iteration that the values of a pull show; 0: none.
-void Replies::note_shown(const ClientRequest& request, uint64_t shown) {
+void IncomingReplies::note_shown(const ClientRequest& request, uint64_t shown) {
     Call* const call = calls_.find(request.call);
     if (call == nullptr) return;
     const uint64_t asked = request.content().iteration;  // 0: any will do
@@ -134,7 +134,7 @@ void Replies::note_shown(const ClientRequest& request, uint64_t shown) {
                                        peers_[request.peer].name, shown, asked)));
 }
 
-void Replies::deliver(const ClientRequest& request, std::span<const std::byte> values) {
+void IncomingReplies::deliver(const ClientRequest& request, std::span<const std::byte> values) {
     const Content& content = request.content();
     WEIR_CHECK(values.size() == content.value_bytes());
     const Call* const call = calls_.find(request.call);
@@ -154,7 +154,7 @@ void Replies::deliver(const ClientRequest& request, std::span<const std::byte> v
 
 /// No shard acknowledges a push to it any more. What they have acknowledged before, and has not been
 /// read here, is lost with the table.
-void Replies::note_dropped(const wire::Frame& reply) {
+void IncomingReplies::note_dropped(const wire::Frame& reply) {
     const auto message = TableMessage::decode(reply.values);
     if (!message || !tables_.drop(message->table)) return;
     const TableSchema* const table = tables_.find(message->table);
@@ -168,7 +168,7 @@ void Replies::note_dropped(const wire::Frame& reply) {
     });
 }
 
-size_t Replies::end_held_failures() {
+size_t IncomingReplies::end_held_failures() {
     const std::vector<HeldFailures::Failure> due = held_failures_.take_due(clock_.now_ns());
     for (const auto& [id, error] : due) {
         ClientRequest* const request = requests_.find(id);
