@@ -186,6 +186,12 @@ void Manager::receive_from_shard(ConnectionId connection, uint32_t shard,
             break;
         }
         case Kind::kCheckpoint: taken = take_checkpoint_report(shard, frame); break;
+        case Kind::kShutdown: {  // code of the program has thrown there
+            const auto why = decode_text(frame.values);
+            if (!why || frame.header.status == Errc::kOk)
+                return refuse(connection, "a malformed report of an exception");
+            return end(frame.header.status, *why);
+        }
         default: return refuse(connection, "a frame that shards do not send");
     }
     forget_refused_tables();

@@ -2,6 +2,7 @@
 #include "lib/server/shard.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <fmt/core.h>
@@ -11,6 +12,7 @@
 #include "lib/base/secret_seed.h"
 #include "lib/node/manager_names.h"
 #include "lib/store/rules/rule_registry.h"
+#include "lib/store/rules/rule_threw.h"
 #include "lib/wire/fault.h"
 
 namespace weir {
@@ -67,7 +69,54 @@ JoinMessage Shard::join_message() const {
     return message;
 }
 
+/// An exception is the program's: Weir throws std::bad_alloc alone, which ends this shard (Runtime).
 size_t Shard::poll() {
+    if (phase_ == Phase::kThrown) [[unlikely]]
+        return wait_for_the_end();
+    try {
+        return work();
+    } catch (const RuleThrew& why) {
+        thrown(why.what());
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (...) {
+        thrown("code of the program threw: " + text_of_exception());
+    }
+    return 1;
+}
+
+/// Some rows may be half changed, so nobody may hear of them: no worker, no copy, no checkpoint. The push
+/// would throw again wherever it came again, so nobody takes over, either: the manager, which hears of
+/// this server as ever, ends the job.
+void Shard::thrown(const std::string& what) {
+    if (phase_ == Phase::kOver) return;
+    const Error why(
+        Errc::kException,
+        fmt::format("{} ({}); the job ends, because the push would throw again wherever "
+                    "it came again; mend the rule, and start the job again{}",
+                    what, name(), resume_if_there(options_.checkpoint_folder)));
+    log(LogLevel::kError, "{}", why.text());
+    has_thrown_ = true;
+    if (phase_ == Phase::kJoining) return end(why);
+    phase_ = Phase::kThrown;
+    outcome_ = why;
+    wire::FrameHeader header = wire::header_of(Kind::kShutdown);
+    header.status = why.code();
+    to_manager_.send(header, encode_text(why.text()));
+    endpoint_->flush();
+}
+
+size_t Shard::wait_for_the_end() {
+    const size_t count = endpoint_->poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count)) {
+        if (to_manager_.owns(completion.connection)) handle(completion);
+    }
+    const size_t done = count + (to_manager_.must_poll() ? poll_link() : 0);
+    if (done > 0) endpoint_->flush();
+    return done;
+}
+
+size_t Shard::work() {
     const size_t count = endpoint_->poll(
         std::span(completions_).first(replication_.messages_per_poll(completions_.size())));
     for (size_t i = 0; i < count; ++i) {
@@ -123,6 +172,7 @@ void Shard::prefetch_rows(const Completion& next) const {
 
 /// The lease is extended by another thread, and yet another one works at the disk.
 uint64_t Shard::sleep_ns_max() const noexcept {
+    if (phase_ == Phase::kThrown) return kMillisecond;
     const bool waits_for_others =
         (replies_.needs_lease() && (replies_.waits_for_lease() || !unreported_drops_.empty())) ||
         !fills_.empty() || checkpoint_.is_under_way();
@@ -136,6 +186,7 @@ uint64_t Shard::sleep_ns_max() const noexcept {
 }
 
 int Shard::arm() {
+    if (phase_ == Phase::kThrown) return to_manager_.due_ns() != 0 ? endpoint_->arm() : -1;
     const bool nothing_waits = !replies_.must_flush() && to_manager_.due_ns() != 0 &&
                                !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
                                !replication_.must_poll() && !checkpoint_.has_work() &&
@@ -267,6 +318,7 @@ void Shard::receive_from_manager(const wire::Frame& frame) {
 }
 
 void Shard::control(const wire::Frame& frame) {
+    if (phase_ == Phase::kThrown && frame.header.kind != Kind::kShutdown) return;
     switch (frame.header.kind) {
         case Kind::kAdmit: return admitted(frame.values);
         case Kind::kPasses: return receive_passes(frame.values);
@@ -319,6 +371,7 @@ void Shard::closed(ConnectionId connection, bool memory_in_doubt) {
 /// For good.
 void Shard::lose_manager() {
     manager_lost_ = true;
+    if (phase_ == Phase::kThrown) return end({});
     const std::string is_gone = manager_is_gone(options_.link.manager.get());
     fail_checkpoint(Error(Errc::kPeerLost, "the manager is gone"));
     if (phase_ == Phase::kJoining) {
@@ -373,8 +426,8 @@ void Shard::refuse_worker(ConnectionId connection) {
 
 void Shard::end(Status outcome) {
     if (phase_ == Phase::kOver) return;
+    if (phase_ != Phase::kThrown || !outcome) outcome_ = std::move(outcome);
     phase_ = Phase::kOver;
-    outcome_ = std::move(outcome);
 }
 
 }  // namespace weir

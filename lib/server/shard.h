@@ -14,6 +14,7 @@
 ///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the
 ///                    rule; shard_members.cc says whose parts it waits for
 ///   requests/replies.h  reply_when_replicated()
+/// If a rule throws: thrown(), and nothing of all that, until the manager ends the job.
 /// A table that is made, or dropped: shard_tables.cc.
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Replication.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
@@ -124,6 +125,9 @@ public:
 
     [[nodiscard]] std::string address() const { return endpoint_->address(); }
 
+    /// Code of the program has thrown here: it answers nobody.
+    [[nodiscard]] bool has_thrown() const noexcept { return has_thrown_; }
+
     /// Ok, or the error that ended the job early.
     [[nodiscard]] Status outcome() const override { return outcome_; }
 
@@ -142,9 +146,17 @@ public:
 
 private:
     using ConnectionId = transport::ConnectionId;
-    enum class Phase { kJoining, kServing, kOver };
+    enum class Phase {
+        kJoining,
+        kServing,
+        kThrown,  ///< code of the program has thrown: it does nothing more, and waits for the job's end
+        kOver
+    };
 
     // shard.cc: messages, connections, the manager's orders
+    size_t work();
+    void thrown(const std::string& what);
+    size_t wait_for_the_end();
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
@@ -364,7 +376,8 @@ private:
 
     // Its part in the job.
     Phase phase_ = Phase::kJoining;
-    Status outcome_;  ///< kOver
+    bool has_thrown_ = false;
+    Status outcome_;  ///< kThrown, kOver
     ManagerLink to_manager_;
     bool manager_lost_ = false;
     bool is_admitted_ = false;  ///< a joining shard has its number

@@ -50,7 +50,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       memory_(memory),
       layout_(rule.layout(schema.value_type, schema.width)),
       initial_rows_(schema.initial_value, schema.value_type, schema.width),
-      rule_(rule, layout_, schema.parameters),
+      rule_(rule, layout_, schema.parameters, schema.name),
       pulled_row_bytes_(layout_.value_bytes()),
       pushed_row_bytes_(layout_.pushed_bytes()),
       owned_(owned),

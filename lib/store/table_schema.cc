@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/store/table_schema.h"
 
+#include <new>
+
 #include <fmt/core.h>
 
 #include "lib/base/printable.h"
 #include "lib/store/rules/rule_registry.h"
+#include "lib/store/rules/rule_threw.h"
 
 namespace weir {
 namespace {
@@ -21,7 +24,7 @@ Error refused(const TableSchema& schema, std::string_view why) {
 }
 
 /// Whether the rule is that of the process that made the table, as far as one can see.
-Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
+Status check_same_rule(const TableSchema& schema, const RuleEntry& rule) {
     const uint64_t hash = rule.hash(schema.parameters);
     if (schema.rule_hash == 0 || schema.rule_hash == hash) return {};
     const std::string how =
@@ -36,6 +39,29 @@ Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
                  fmt::format("table '{}': rule '{}' {}; register the same rule, from the same "
                              "source, in all processes (`add_rules` of JobOptions and JoinOptions)",
                              schema.name, rule.name, how));
+}
+
+/// Asks code of the program.
+Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
+    if (const Status sound =
+            rule.check_parameters(schema.parameters, schema.value_type, schema.width);
+        !sound)
+        return refused(schema, sound.error().text());
+    const bool is_zero = !schema.initial_value.is_random() && schema.initial_value.first == 0;
+    if (rule.begins_at_zero && !is_zero) {
+        return refused(schema,
+                       fmt::format("rule '{}' makes values of its state alone, so the first push "
+                                   "would lose the initial value {}; leave that at 0",
+                                   schema.rule, to_string(schema.initial_value)));
+    }
+    const size_t state_bytes = rule.kernels_for(schema.value_type).state_bytes(schema.width);
+    if (state_bytes > kStateBytesMax) {
+        return refused(schema,
+                       fmt::format("rule '{}' keeps {} bytes of state for each key; the most "
+                                   "is {}; use a smaller width",
+                                   schema.rule, state_bytes, kStateBytesMax));
+    }
+    return check_same_rule(schema, rule);
 }
 
 }  // namespace
@@ -70,25 +96,14 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
-    if (const Status sound =
-            rule->check_parameters(schema.parameters, schema.value_type, schema.width);
-        !sound)
-        return refused(schema, sound.error().text());
-    const bool is_zero = !schema.initial_value.is_random() && schema.initial_value.first == 0;
-    if (rule->begins_at_zero && !is_zero) {
-        return refused(schema,
-                       fmt::format("rule '{}' makes values of its state alone, so the first push "
-                                   "would lose the initial value {}; leave that at 0",
-                                   schema.rule, to_string(schema.initial_value)));
+    try {
+        WEIR_TRY(check_rule(schema, *rule));
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (...) {
+        return Error(Errc::kException, fmt::format("table '{}': rule '{}' threw: {}", schema.name,
+                                                   schema.rule, text_of_exception()));
     }
-    const size_t state_bytes = rule->kernels_for(schema.value_type).state_bytes(schema.width);
-    if (state_bytes > kStateBytesMax) {
-        return refused(schema,
-                       fmt::format("rule '{}' keeps {} bytes of state for each key; the most "
-                                   "is {}; use a smaller width",
-                                   schema.rule, state_bytes, kStateBytesMax));
-    }
-    WEIR_TRY(check_rule(schema, *rule));
     return rule;
 }
 

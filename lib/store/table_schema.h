@@ -48,7 +48,7 @@ struct TableSchema {
 /// Checks a schema and returns its rule.
 /// Errors: Errc::kInvalidArgument naming the field; Errc::kNotFound for the rule;
 ///         Errc::kTypeMismatch if the rule does not work on the value type, or is another one than
-///         where the table was made
+///         where the table was made; Errc::kException if the rule throws when it is asked
 [[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
                                                     const RuleRegistry& rules);
 

@@ -40,7 +40,8 @@ enum class Kind : uint8_t {
     kShutdown = 11,    ///< manager -> shard or worker: the job is over, or why it has failed, or
                        ///< why the manager closes this connection, or, with kAsksToStop in
                        ///< `first`, that the workers are to end; command -> manager: the job is to
-                       ///< end, by `first`
+                       ///< end, by `first`; shard -> manager: code of the program has thrown here,
+                       ///< and the job is to end with this error
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
                        ///< sign of life, an empty reply
     kWithdraw = 13,    ///< worker -> manager: it no longer waits for the answer to the barrier or

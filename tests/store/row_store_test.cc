@@ -78,7 +78,7 @@ TEST_SUITE("row_store") {
         Random random(seed);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const RuleEntry& rule = **rules.find("add");
-        const RuleRunner add(rule, rule.layout(ValueType::kInt32, 1), {});
+        const RuleRunner add(rule, rule.layout(ValueType::kInt32, 1), {}, "counts");
         HeapMemory memory;
         RowStore store(memory, std::vector<std::byte>(sizeof(int32_t)));
         std::vector<int32_t> model;

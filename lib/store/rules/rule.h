@@ -44,7 +44,8 @@
 /// of the above but check(), update() and update_row()), cannot have the table.
 /// `registry.register_rule<Momentum>("momentum")` makes its kernels for every type it supports.
 /// update() and update_row() must touch nothing but their arguments. Keep them inline and free of
-/// branches: then the compiler can vectorise them.
+/// branches: then the compiler can vectorise them. If one throws, the job ends with an error that names
+/// the rule (RuleThrew).
 
 #include <concepts>
 #include <cstddef>
@@ -86,6 +87,7 @@ struct RuleContext {
     RuleArguments arguments{};  ///< of the push, or of the iteration; all of them
     /// Of the rows that a kernel gets, in order; only of a rule that wants keys.
     std::span<const uint64_t> keys{};
+    uint64_t* at = nullptr;  ///< with those: the key of the row that is being updated, for errors
     /// What it gives never comes again, also not after a takeover: copies get values.
     Random* random = nullptr;
 };

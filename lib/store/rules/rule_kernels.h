@@ -226,7 +226,7 @@ WEIR_KERNEL [[gnu::flatten]] void update_row_run(std::byte* values, std::byte* s
                    .pushed = reinterpret_cast<const T*>(pushed),
                    .width = width};
     for (size_t r = 0; r < row_count; ++r) {
-        if constexpr (WantsKeys<R>) row.key = local.keys[r];
+        if constexpr (WantsKeys<R>) row.key = *local.at = local.keys[r];
         R::update_row(row, local);
         row.values += width;
         row.state += state_bytes;
@@ -253,7 +253,7 @@ WEIR_KERNEL [[gnu::flatten]] void update_whole_rows(const RowTarget& target,
         const WideRows::Row its = at.at(rows[r]);
         row.values = reinterpret_cast<T*>(its.values);
         row.state = its.state;
-        if constexpr (WantsKeys<R>) row.key = local.keys[r];
+        if constexpr (WantsKeys<R>) row.key = *local.at = local.keys[r];
         R::update_row(row, local);
         row.pushed += size_t{width} * R::kPushedValues;
     }

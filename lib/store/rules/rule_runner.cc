@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include <fmt/core.h>
+
 #include "lib/store/row_copy.h"
 #include "lib/store/rules/rule_registry.h"
 
@@ -20,8 +22,9 @@ uint64_t fresh_seed() {
 }  // namespace
 
 RuleRunner::RuleRunner(const RuleEntry& rule, const RowLayout& layout,
-                       const RuleParameters& parameters)
-    : kernels_(rule.kernels_for(layout.value_type)),
+                       const RuleParameters& parameters, std::string_view table)
+    : name_(fmt::format("rule '{}' of table '{}'", rule.name, table)),
+      kernels_(rule.kernels_for(layout.value_type)),
       layout_(layout),
       wants_keys_(rule.wants_keys),
       random_(std::make_unique<Random>(fresh_seed())),
@@ -94,15 +97,27 @@ void RuleRunner::rows_with_keys(const RuleContext& context, const RowTarget& tar
                                 std::span<const uint32_t> rows, const std::byte* pushed) const {
     constexpr size_t kChunk = 256;
     uint64_t keys[kChunk];
+    uint64_t at = 0;
     RuleContext with_keys = context;
-    while (!rows.empty()) {
-        const size_t some = std::min(rows.size(), kChunk);
-        target.keys.find(target.keys.store, rows.first(some), keys);
-        with_keys.keys = std::span<const uint64_t>(keys, some);
-        kernels_.rows(target, rows.first(some), pushed, with_keys);
-        rows = rows.subspan(some);
-        pushed += some * layout_.pushed_bytes();
+    with_keys.at = &at;
+    try {
+        while (!rows.empty()) {
+            const size_t some = std::min(rows.size(), kChunk);
+            target.keys.find(target.keys.store, rows.first(some), keys);
+            with_keys.keys = std::span<const uint64_t>(keys, some);
+            kernels_.rows(target, rows.first(some), pushed, with_keys);
+            rows = rows.subspan(some);
+            pushed += some * layout_.pushed_bytes();
+        }
+    } catch (...) {
+        throw_named(&at);
     }
+}
+
+void RuleRunner::throw_named(const uint64_t* key) const {
+    throw RuleThrew(fmt::format("{} threw{}: {}", name_,
+                                key == nullptr ? "" : fmt::format(" at key {}", *key),
+                                text_of_exception()));
 }
 
 }  // namespace weir

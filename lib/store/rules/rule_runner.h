@@ -7,19 +7,25 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "lib/base/random.h"
 #include "lib/store/row_layout.h"
 #include "lib/store/rules/rule_registry.h"
+#include "lib/store/rules/rule_threw.h"
 
 namespace weir {
 
 /// `arguments`, where they are named: those of the push, or of the iteration; null: the table's.
 ///
 /// Thread: owning shard; does not block or allocate.
+/// Errors: throws RuleThrew if the rule's code throws anything; some rows are changed then
 class RuleRunner {
 public:
-    RuleRunner(const RuleEntry& rule, const RowLayout& layout, const RuleParameters& parameters);
+    /// `table`: its name, for errors.
+    RuleRunner(const RuleEntry& rule, const RowLayout& layout, const RuleParameters& parameters,
+               std::string_view table);
 
     /// Updates the rows from first_row on; their pushed values lie side by side.
     void run(const RowTarget& target, uint32_t first_row, size_t row_count, const std::byte* pushed,
@@ -51,13 +57,23 @@ private:
     /// Calls use(context) with these arguments.
     template <class Use>
     void with(const RuleArguments* arguments, Use&& use) const {
-        if (arguments == nullptr) [[likely]]
-            return use(context_);
-        RuleContext context = context_;
-        context.arguments = *arguments;
-        use(context);
+        try {
+            if (arguments == nullptr) [[likely]]
+                return use(context_);
+            RuleContext context = context_;
+            context.arguments = *arguments;
+            use(context);
+        } catch (const RuleThrew&) {
+            throw;
+        } catch (...) {
+            throw_named(nullptr);
+        }
     }
 
+    /// Throws a RuleThrew of the exception that is being handled. `key`: where; null: unknown.
+    [[noreturn]] void throw_named(const uint64_t* key) const;
+
+    std::string name_;  ///< for people
     RuleKernels kernels_;
     RowLayout layout_;
     bool wants_keys_;
