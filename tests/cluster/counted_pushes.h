@@ -25,8 +25,9 @@ class CountedPushes {
 public:
     static constexpr uint64_t kPushesMax = 63;  ///< of one key
 
-    CountedPushes(uint64_t key_count, uint32_t width)
+    CountedPushes(uint64_t key_count, uint32_t width, uint64_t pushes_max = kPushesMax)
         : width_(width),
+          pushes_max_(pushes_max),
           used_(key_count),
           issued_(key_count),
           certain_(key_count),
@@ -39,7 +40,7 @@ public:
     [[nodiscard]] uint32_t width() const { return width_; }
 
     [[nodiscard]] bool may_push(std::span<const uint64_t> keys) const {
-        return std::ranges::all_of(keys, [&](uint64_t key) { return used_[key] < kPushesMax; });
+        return std::ranges::all_of(keys, [&](uint64_t key) { return used_[key] < pushes_max_; });
     }
 
     /// A push begins: these are its values.
@@ -115,6 +116,14 @@ public:
         REQUIRE(has_all(certain_[key] | given_up_[key], value));
     }
 
+    [[nodiscard]] bool has_all_certain(uint64_t key, uint64_t value) const {
+        return has_all(value, certain_[key]);
+    }
+
+    [[nodiscard]] bool has_begun(uint64_t key, uint64_t value) const {
+        return has_all(issued_[key], value);
+    }
+
 private:
     static bool has_all(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
@@ -139,6 +148,7 @@ private:
     }
 
     uint32_t width_;
+    uint64_t pushes_max_;
     bool may_take_back_ = false;
     std::vector<uint64_t> used_;     ///< by key: pushes so far
     std::vector<uint64_t> issued_;   ///< their bits

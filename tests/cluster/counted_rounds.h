@@ -4,6 +4,7 @@
 /// CountedRounds: parts of iterations that can be told apart, as CountedPushes does for pushes
 /// outside of them; and the rules that notice iterations or states that are not where they belong.
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -16,6 +17,7 @@
 namespace weir::test {
 
 constexpr uint64_t kBrokenValue = uint64_t{1} << 63;
+constexpr uint64_t kMomentumOfRows = 3;
 
 /// The sum of what was pushed. An iteration adds higher bits than all before it: if it does not,
 /// kBrokenValue says so.
@@ -72,7 +74,8 @@ public:
         : pushed_(kRounds + 1, std::vector<uint64_t>(key_count)),
           perhaps_(pushed_),
           certain_(key_count),
-          may_fail_(kRounds + 1) {}
+          may_fail_(kRounds + 1),
+          differs_(kRounds + 1) {}
 
     /// A worker pushes its part of an iteration: these are its values.
     [[nodiscard]] std::vector<uint64_t> begin_push(uint64_t iteration, uint32_t worker,
@@ -81,6 +84,42 @@ public:
         for (const uint64_t key : keys)
             pushed_[iteration][key] |= bit;
         return std::vector<uint64_t>(keys.size(), bit);
+    }
+
+    /// What a worker's part of an iteration brings as the argument "factor"; 1 if it brings none.
+    [[nodiscard]] uint64_t factor(uint64_t iteration, uint32_t worker) const {
+        return 1 + iteration % 3 + (differs_[iteration] >> worker & 1);
+    }
+
+    /// This worker brings another argument than all others: the iteration fails wherever their parts meet.
+    void let_differ(uint64_t iteration, uint32_t worker) {
+        differs_[iteration] |= uint64_t{1} << worker;
+        let_fail(iteration);
+    }
+
+    [[nodiscard]] bool may_differ(uint64_t iteration) const { return differs_[iteration] != 0; }
+
+    /// A row of a table with the rule RoundsByRow: what all else in it must be follows from the bits.
+    void check_row(uint64_t key, std::span<const uint64_t> row) const {
+        uint64_t sum = 0;
+        uint64_t steps = 0;
+        for (uint64_t t = 1; t <= kRounds; ++t) {
+            const uint64_t mask = ((uint64_t{1} << kWorkers) - 1) << ((t - 1) * kWorkers);
+            const uint64_t bits = row[0] & mask;
+            if (bits == 0) continue;
+            const uint64_t workers = bits >> ((t - 1) * kWorkers);
+            const uint64_t first = factor(t, static_cast<uint32_t>(std::countr_zero(workers)));
+            for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+                INFO("iteration " << t << " was applied with parts of other arguments");
+                if ((workers >> worker & 1) != 0) REQUIRE(factor(t, worker) == first);
+            }
+            sum = kMomentumOfRows * sum + bits * first;
+            ++steps;
+        }
+        INFO("key " << key << " has " << row[0] << " " << row[1] << " " << row[2] << " " << row[3]);
+        REQUIRE(row[1] == sum);
+        REQUIRE(row[2] == steps);
+        REQUIRE(row[3] == steps * key);
     }
 
     /// A worker may withdraw its part of an iteration: that fails then wherever it is still open.
@@ -136,6 +175,7 @@ private:
     std::vector<std::vector<uint64_t>> perhaps_;
     std::vector<uint64_t> certain_;  ///< by key: what was acknowledged, or shown by a pull
     std::vector<bool> may_fail_;     ///< by iteration
+    std::vector<uint64_t> differs_;  ///< by iteration: workers
 };
 
 }  // namespace weir::test

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cluster/pushing_job.h"
 
+#include <bit>
 #include <span>
+#include <type_traits>
 #include <utility>
+
+#include <doctest/doctest.h>
+
+#include "tests/cluster/row_rules.h"
 
 namespace weir::test {
 namespace {
@@ -12,14 +18,62 @@ constexpr std::array<uint64_t, 2> kLogPeriods = {2, 100};  ///< in turns of the 
 TableSchema rounds_table(Layout layout, uint32_t max_delay) {
     TableSchema schema = table_of(layout, "rounds", kRoundKeys, ValueType::kUInt64);
     schema.max_delay = max_delay;
+    schema.rule = "iterations_in_order";
     return schema;
 }
 
 TableSchema log_table(size_t log) {
-    return table_of(Layout::kSparse, kLogs[log], 0, ValueType::kUInt64);
+    TableSchema schema = table_of(Layout::kSparse, kLogs[log], 0, ValueType::kFloat64);
+    schema.rule = "assign";
+    if (log > 0) schema.initial_value = kLogBegin;
+    return schema;
+}
+
+/// As with_iteration().
+struct IterationsInOrder : JudgedRow {
+    template <class T>
+    static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
+
+    template <class T>
+    static constexpr size_t state_bytes(size_t) {
+        return sizeof(uint32_t);
+    }
+
+    template <class T>
+    static void update_row(const RuleRow<T>& row, const RuleContext& context) {
+        const uint32_t steps = ++*row.template state_at<uint32_t>(0);
+        row.values[0] = 3 * row.values[0] + row.key * steps +
+                        row.pushed[0] * static_cast<uint64_t>(context.arguments.value[0]);
+    }
+};
+
+/// The argument of all parts of an iteration; 1: none is given.
+uint64_t factor_of(uint64_t iteration) {
+    return 1 + iteration % 3;
 }
 
 }  // namespace
+
+uint64_t with_iteration(uint64_t value, uint64_t key, uint64_t iteration, uint64_t parts) {
+    return 3 * value + key * iteration + parts * factor_of(iteration);
+}
+
+size_t count_logged(size_t log, const std::vector<uint64_t>& keys,
+                    const std::vector<uint64_t>& values) {
+    const InitialRows begin(log > 0 ? kLogBegin : InitialValue(), ValueType::kFloat64, 1);
+    size_t count = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+        double untouched = 0;
+        begin.fill(keys[i], reinterpret_cast<std::byte*>(&untouched));
+        const bool is_logged = values[i] == std::bit_cast<uint64_t>(1.0);
+        CAPTURE(i);
+        CHECK((is_logged || values[i] == std::bit_cast<uint64_t>(untouched)));
+        if (!is_logged) continue;
+        CHECK(count == i);  // the worker has pushed one key after the other
+        ++count;
+    }
+    return count;
+}
 
 uint64_t part(uint64_t worker, uint64_t iteration, uint64_t key) {
     return mix64(worker * 1'000'003 + iteration * 7919 + key) >> 20;
@@ -44,6 +98,7 @@ std::vector<uint64_t> pull(SimCluster& cluster, const TableInfo& table,
 PushingJob::PushingJob(Random& random, const SimShape& shape,
                        const transport::sim::Options& network, Layout layout, uint32_t max_delay)
     : random_(random), cluster_(random(), shape, network) {
+    REQUIRE(cluster_.rules.register_rule<IterationsInOrder>("iterations_in_order").has_value());
     REQUIRE(cluster_.start());
     for (uint32_t i = 0; i < shape.workers; ++i) {
         auto rounds = cluster_.make_table(i, rounds_table(layout, max_delay));
@@ -94,7 +149,7 @@ void PushingJob::push(uint32_t i) {
         if (log.push || random_.below(kLogPeriods[n]) != 0) continue;
         log.push = Worker::Open();  // not emplace(): clang 14 does not take it
         log.push->keys = {i * kLogKeys + log.started++};
-        log.push->values = {1};
+        log.push->values = {std::bit_cast<uint64_t>(1.0)};
         log.push->call = cluster_.workers[i]->push(log.table, log.push->keys,
                                                    std::as_bytes(std::span(log.push->values)), {});
     }
@@ -108,8 +163,11 @@ void PushingJob::push_iteration(uint32_t i) {
     open.keys = all_keys(kRoundKeys);
     for (const uint64_t key : open.keys)
         open.values.push_back(part(i, worker.next, key));
+    const NamedNumber factor{"factor", static_cast<double>(factor_of(worker.next))};
+    CallOptions options{worker.next};
+    if (factor.value != 1 || random_.below(2) == 0) options.arguments = std::span(&factor, 1);
     open.call = cluster_.workers[i]->push(worker.rounds, open.keys,
-                                          std::as_bytes(std::span(open.values)), {worker.next});
+                                          std::as_bytes(std::span(open.values)), options);
     ++worker.next;
 }
 

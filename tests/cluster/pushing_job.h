@@ -21,11 +21,23 @@ inline constexpr uint32_t kWorkersMax = 3;
 /// What a worker pushes to a key in an iteration.
 [[nodiscard]] uint64_t part(uint64_t worker, uint64_t iteration, uint64_t key);
 
+/// A key's value when an iteration, of which there are no holes, adds these parts of all workers: its rule
+/// sees the whole row, and what has become of it depends on the order and the arguments of iterations.
+[[nodiscard]] uint64_t with_iteration(uint64_t value, uint64_t key, uint64_t iteration,
+                                      uint64_t parts);
+
 /// Tables to which a worker pushes one number after the other: to the second one so seldom that most of
 /// its chunks do not change from one checkpoint to the next.
 inline constexpr std::array<const char*, 2> kLogs = {"log", "quiet log"};
 
+/// What the keys of the second one begin with.
+inline constexpr InitialValue kLogBegin = normal(0, 0.1, 5);
+
 using LogCounts = std::array<std::vector<uint64_t>, kLogs.size()>;  ///< by worker
+
+/// How many of the keys a worker has pushed; the others are checked to be as they began.
+[[nodiscard]] size_t count_logged(size_t log, const std::vector<uint64_t>& keys,
+                                  const std::vector<uint64_t>& values);
 
 [[nodiscard]] std::vector<uint64_t> all_keys(uint64_t count);
 

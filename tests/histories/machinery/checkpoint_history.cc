@@ -218,9 +218,11 @@ void CheckpointHistory::note(PushingJob& job, const checkpoint::Manifest& manife
     std::vector<uint64_t> values = sums_at_start_;
     values.resize(kRoundKeys);
     for (uint64_t iteration = closed_at_start_ + 1; iteration <= closed; ++iteration) {
-        for (uint64_t worker = 0; worker < job.workers().size(); ++worker) {
-            for (uint64_t key = 0; key < kRoundKeys; ++key)
-                values[key] += part(worker, iteration, key);
+        for (uint64_t key = 0; key < kRoundKeys; ++key) {
+            uint64_t parts = 0;
+            for (uint64_t worker = 0; worker < job.workers().size(); ++worker)
+                parts += part(worker, iteration, key);
+            values[key] = with_iteration(values[key], key, iteration, parts);
         }
     }
     sums_ = std::move(values);
@@ -292,10 +294,7 @@ void CheckpointHistory::check_log(PushingJob& job, size_t log, uint32_t worker) 
         keys.push_back(worker * kLogKeys + i);
     const std::vector<uint64_t> values =
         pull(job.cluster(), job.workers()[0].logs[log].table, keys);
-    const auto end = std::ranges::find(values, 0U);
-    CHECK(std::all_of(values.begin(), end, [](uint64_t value) { return value == 1; }));
-    CHECK(std::all_of(end, values.end(), [](uint64_t value) { return value == 0; }));
-    const auto count = static_cast<uint64_t>(end - values.begin());
+    const uint64_t count = count_logged(log, keys, values);
     CHECK(count >= bounds_.logged[log][worker]);
     CHECK(count <= bounds_.started[log][worker]);
     log_counts_[log][worker] = count;

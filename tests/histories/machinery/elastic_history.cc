@@ -25,6 +25,8 @@ std::string ElasticHistory::run() {
     REQUIRE(cluster_.rules.register_rule<AddWithState>("add_with_state").has_value());
     REQUIRE(cluster_.rules.register_rule<RoundsInOrder>("rounds_in_order").has_value());
     REQUIRE(cluster_.rules.register_rule<RoundsWithState>("rounds_with_state").has_value());
+    REQUIRE(cluster_.rules.register_rule<RoundsByRow>("rounds_by_row").has_value());
+    REQUIRE(cluster_.rules.register_rule<StepsByRow>(CountedTable::kByRow).has_value());
     REQUIRE(cluster_.start());
     workers_.start();
     if (random_.below(2) == 0) network_faults_->broken = 0.002;
@@ -35,7 +37,13 @@ std::string ElasticHistory::run() {
     const uint64_t turns = (600 + random_.below(1500)) * (has_silences_   ? 6
                                                           : has_backups() ? 4
                                                                           : 1);
+    Random aside = random_;  // so that the others are the same histories
+    const uint64_t throws_at = aside.below(6) == 0 ? aside.below(turns) : turns;
     for (uint64_t turn = 0; turn < turns; ++turn) {
+        if (turn == throws_at) {
+            end_by_exception();
+            return digest();
+        }
         if (random_.below(60) == 0) wish();
         live();
         (void)cluster_.step();
@@ -50,6 +58,10 @@ std::string ElasticHistory::run() {
     finish();
     workers_.check_all();
     if (has_backups()) check_copies();
+    return digest();
+}
+
+std::string ElasticHistory::digest() const {
     counts_.views += cluster_.managers_view().epoch();
     counts_.breaks += network_faults_->broken_count;
     return fmt::format("{}{:016x} {:016x}: {} packets in {} ns\n", events_.text(), events_.digest(),
@@ -173,6 +185,51 @@ void ElasticHistory::finish() {
     INFO(text());
     REQUIRE(over);
     network_faults_->broken = 0;
+}
+
+void ElasticHistory::end_by_exception() {
+    workers_.let_throw();
+    workers_.drain();
+    faults_.drain();
+    deaths_.drain();
+    silence_.drain();
+    managers_.drain();
+    const bool over = cluster_.run_until([&] {
+        faults_.live();
+        managers_.live();
+        if (has_backups()) {
+            deaths_.live();
+            silence_.live();
+        }
+        workers_.live();
+        const auto is_over = [](const auto& shard) {
+            return shard == nullptr || shard->finished();
+        };
+        return workers_.have_ended_by_exception() && cluster_.is_managed_to_end() &&
+               std::ranges::all_of(cluster_.shards, is_over);
+    });
+    INFO(events_.text());
+    INFO(text());
+    REQUIRE(over);
+    check_after_exception();
+}
+
+/// Of who threw, rows may be half changed; of who is amid a move, some are on their way.
+void ElasticHistory::check_after_exception() {
+    const View view = cluster_.managers_view();
+    for (size_t i = 0; i < view.segments().size(); ++i) {
+        const ViewSegment& segment = view.segments()[i];
+        for (const auto& shard : cluster_.shards) {
+            if (shard == nullptr) continue;
+            const bool is_backup = std::ranges::any_of(
+                std::span(segment.backups).first(segment.backup_count()), [&](uint32_t backup) {
+                    return cluster_.find_shard(*view.shard(backup)) == shard.get();
+                });
+            if (is_backup) ++counts_.copies_after_exceptions;
+            workers_.note_copies(*shard, view.range(i), is_backup && !shard->has_thrown());
+        }
+    }
+    workers_.check_copies();
 }
 
 void ElasticHistory::check_copies() {

@@ -63,6 +63,10 @@ private:
     [[nodiscard]] bool may_answer(size_t shard);
     void finish();
     void check_copies();
+    /// A rule throws: the job ends, at everybody, and what was acknowledged is in all copies.
+    void end_by_exception();
+    void check_after_exception();
+    [[nodiscard]] std::string digest() const;
     [[nodiscard]] std::string text() const;
 
     Random random_;

@@ -70,6 +70,8 @@ struct HistoryCounts {
     uint64_t pushes = 0;
     uint64_t given_up = 0;
     uint64_t rounds = 0;
+    uint64_t different_arguments = 0;  ///< parts of iterations that failed by them
+    uint64_t throws = 0;               ///< of a rule, which end the job
     uint64_t primaries_checked = 0;
 
     // Of histories with backups:
@@ -88,6 +90,7 @@ struct HistoryCounts {
     uint64_t partings = 0;  ///< of two hosts
     uint64_t failed_parts = 0;
     uint64_t equal_segments = 0;
+    uint64_t copies_after_exceptions = 0;  ///< segments of them
 };
 
 }  // namespace weir::test

@@ -40,9 +40,18 @@ void HistoryWorkers::begin_part(uint32_t number) {
         choose_keys(worker, table.schema.layout, kKeys, round);
     }
     round.bits = rounds_.begin_push(round.iteration, number, round.keys);
-    make_room(number, round, round.keys.size());
-    std::ranges::copy(round.bits, round.values(round.keys.size()).begin());
+    const size_t width = table.schema.width;
+    const size_t count = round.keys.size() * width;
+    make_room(number, round, count);
+    for (size_t i = 0; i < round.keys.size(); ++i)
+        std::ranges::fill(round.values(count).subspan(i * width, width), round.bits[i]);
     CallOptions options{round.iteration};
+    if (width > 1) {
+        const bool differs = !is_draining_ && !worker.is_leaving &&
+                             round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
+        if (differs) rounds_.let_differ(round.iteration, number);
+        options.arguments = some_factor(rounds_.factor(round.iteration, number));
+    }
     // The last one is what is looked at in the end.
     round.is_hurried = !is_draining_ && !worker.is_leaving &&
                        round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
@@ -50,7 +59,7 @@ void HistoryWorkers::begin_part(uint32_t number) {
         options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
         rounds_.let_fail(round.iteration);
     }
-    round.id = send(*cluster_.workers[number], table, round, round.keys.size(), options);
+    round.id = send(*cluster_.workers[number], table, round, count, options);
     ++counts_.rounds;
 }
 
@@ -60,22 +69,29 @@ void HistoryWorkers::begin_pull_of_round(uint32_t number) {
     Round& round = worker.rounds.emplace_back();
     round.iteration = 1 + random_.below(worker.pushed);
     choose_keys(worker, table.schema.layout, kKeys, round);
-    make_room(number, round, round.keys.size());
+    const size_t count = round.keys.size() * table.schema.width;
+    make_room(number, round, count);
     round.before = rounds_.begin_pull();
-    round.id = send(*cluster_.workers[number], table, round, round.keys.size(), {round.iteration});
+    round.id = send(*cluster_.workers[number], table, round, count, {round.iteration});
 }
 
 bool HistoryWorkers::end(uint32_t number, Round& round) {
     ClientCore& client = *cluster_.workers[number];
     if (!client.done(round.id)) return false;
-    const size_t count = round.keys.size();
+    const size_t count = round.keys.size() * tables_[kRoundsTable].schema.width;
     const std::optional<uint64_t> shown = client.iteration_shown(round.id);
     const Status ended = client.take(round.id);
     if (round.is_push) {
         events_.add("worker {}: its part of iteration {} has ended: {}", number, round.iteration,
                     ended ? "ok" : ended.error().message());
     }
-    if (!ended && rounds_.may_fail(round.iteration)) {
+    if (ended.code() == Errc::kDifferentArguments) {
+        REQUIRE(rounds_.may_differ(round.iteration));
+        ++counts_.different_arguments;
+    }
+    if (!ended && has_thrown_) {
+        if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.bits);
+    } else if (!ended && rounds_.may_fail(round.iteration)) {
         note_failed(number, round);
     } else {
         check(ended, round.is_push ? "a part" : "a pull of an iteration");
@@ -90,10 +106,12 @@ void HistoryWorkers::end_pull(uint32_t number, Round& round, std::optional<uint6
                    << events_.text());
     REQUIRE(shown.has_value());
     REQUIRE(*shown >= round.iteration);
-    const std::span<const uint64_t> values = round.values(round.keys.size());
+    const size_t width = tables_[kRoundsTable].schema.width;
+    const std::span<const uint64_t> values = round.values(round.keys.size() * width);
     for (size_t i = 0; i < round.keys.size(); ++i) {
         const uint64_t key = round.keys[i];
-        rounds_.end_pull(key, values[i], *shown, round.before[key]);
+        rounds_.end_pull(key, values[i * width], *shown, round.before[key]);
+        if (width > 1) rounds_.check_row(key, values.subspan(i * width, width));
     }
 }
 

@@ -2,11 +2,15 @@
 #include "tests/histories/machinery/history_workers.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+
+#include "tests/cluster/equal_copies.h"
 
 namespace weir::test {
 namespace {
@@ -35,17 +39,26 @@ void HistoryWorkers::start() {
     if (random_.below(2) == 0) sparse.rule = "add_with_state";
     Random aside = random_;  // so that the others are the same histories
     if (aside.below(2) == 0) common_keys_ = some_keys(20 + aside.below(80));
-    for (const TableSchema& schema : {dense, sparse, rounds}) {
+    TableSchema steps = table_of(aside.below(2) == 0 ? Layout::kDense : Layout::kSparse, "steps",
+                                 kKeys, ValueType::kFloat64, StepsByRow::kWidth);
+    steps.rule = CountedTable::kByRow;
+    const InitialValue initial[] = {0.5, uniform(-3, 5, aside()), normal(1, 0.25, aside())};
+    steps.initial_value = initial[aside.below(std::size(initial))];
+    if (aside.below(2) == 0) {
+        rounds.rule = "rounds_by_row";
+        rounds.width = RoundsByRow::kWidth;
+    }
+    for (const TableSchema& schema : {dense, sparse, steps, rounds}) {
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
         tables_.push_back(*std::move(made));
+        if (tables_.size() <= kRoundsTable) counted_.emplace_back(schema, kKeys);
     }
     workers_.resize(cluster_.workers.size());
     for (Worker& worker : workers_)
         worker.is_ready = true;
-    counted_ = {CountedPushes(kKeys, width), CountedPushes(kKeys, width)};
     if (cluster_.shape().replicas == 0) return;
-    for (CountedPushes& counted : counted_)
+    for (CountedTable& counted : counted_)
         counted.take_back();
 }
 
@@ -77,7 +90,7 @@ bool HistoryWorkers::kill(uint32_t number) {
     if (worker.has_left || worker.has_died) return false;
     for (Call& call : worker.calls) {
         if (!call.is_push) continue;
-        CountedPushes& counted = counted_[call.table];
+        CountedTable& counted = counted_[call.table];
         counted.give_up_push(call.keys, call.values(call.keys.size() * counted.width()));
     }
     for (const Round& round : worker.rounds) {
@@ -103,6 +116,7 @@ void HistoryWorkers::live(uint32_t number) {
     }
     std::erase_if(worker.calls, [&](Call& call) { return end(number, call); });
     std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
+    if (has_thrown_) return;
     if (worker.is_leaving) return leave(worker, client);
     const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
     const size_t calls_open = only_pulls_.contains(number) ? 4 * kCallsOpen : kCallsOpen;
@@ -192,13 +206,13 @@ void HistoryWorkers::make_room(uint32_t number, Transfer& transfer, size_t count
 void HistoryWorkers::begin(uint32_t number, Call& call) {
     Worker& worker = workers_[number];
     ClientCore& client = *cluster_.workers[number];
-    call.table = random_.below(2);
+    call.table = random_.below(kRoundsTable);
     if (only_pulls_.contains(number)) {
         choose_one_key(call);
     } else {
         choose_keys(worker, tables_[call.table].schema.layout, 6, call);
     }
-    CountedPushes& counted = counted_[call.table];
+    CountedTable& counted = counted_[call.table];
     call.is_push =
         random_.below(5) != 0 && counted.may_push(call.keys) && !only_pulls_.contains(number);
     const size_t count = call.keys.size() * counted.width();
@@ -213,12 +227,21 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
     events_.add("worker {}: a {} of {} keys from {} of table {}", number,
                 call.is_push ? "push" : "pull", call.keys.size(), call.keys[0], call.table);
     if (call.is_push) {
-        counted.begin_push(call.keys, values);
+        const uint64_t factor = counted.is_by_row() ? 1 + random_.below(3) : 1;
+        if (counted.is_by_row()) options.arguments = some_factor(factor);
+        counted.begin_push(call.keys, values, factor);
         ++counts_.pushes;
     } else {
         call.before = counted.begin_pull();
     }
     call.id = send(client, tables_[call.table], call, count, options);
+}
+
+/// What is the table's own is mostly left out.
+std::span<const NamedNumber> HistoryWorkers::some_factor(uint64_t factor) {
+    if (factor == 1 && random_.below(4) != 0) return {};
+    factor_.value = static_cast<double>(factor);
+    return std::span(&factor_, 1);
 }
 
 /// Of those that are open, now and then.
@@ -267,9 +290,11 @@ void HistoryWorkers::check_not_late(uint32_t number, Call& call) {
 
 void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) {
     Worker& worker = workers_[number];
-    CountedPushes& counted = counted_[call.table];
+    CountedTable& counted = counted_[call.table];
     const auto values = call.values(call.keys.size() * counted.width());
     if (!ended) worker.failed_calls.insert(call.id);
+    if (has_thrown_ && (!ended || call.throws || call.is_dropped))
+        return note_end_by_exception(number, call, ended);
     const bool is_over = clock_of(number).now_ns() >= call.due_ns;
     const bool is_given_up = call.is_hurried && is_over && ended.code() == Errc::kDeadline;
     if (!is_given_up && worker.failed_calls.contains(call.after)) {
@@ -287,6 +312,78 @@ void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) 
     } else if (!is_given_up) {
         counted.end_pull(call.keys, values, call.before);
     }
+}
+
+void HistoryWorkers::let_throw() {
+    has_thrown_ = true;
+    CountedTable& counted = counted_[kStepsTable];
+    Call& call = workers_[0].calls.emplace_back();
+    call.table = kStepsTable;
+    call.is_push = true;
+    call.throws = true;
+    do
+        call.keys = some_keys(1 + random_.below(20));
+    while (!counted.may_push(call.keys));
+    const size_t count = call.keys.size() * counted.width();
+    make_room(0, call, count);
+    const std::span<uint64_t> values = call.values(count);
+    counted.begin_push(call.keys, values, 1);
+    const size_t last = call.keys.size() - 1;
+    for (size_t i = 0; i < call.keys.size(); ++i) {
+        if (i != last && random_.below(2) == 0) continue;
+        counted.refuse(call.keys[i], values.subspan(i * counted.width(), counted.width()));
+    }
+    call.due_ns = ~uint64_t{0};
+    events_.add("the rule is to throw at a push of {} keys up to {}", call.keys.size(),
+                call.keys.back());
+    call.id = send(*cluster_.workers[0], tables_[kStepsTable], call, count, {});
+    ++counts_.throws;
+}
+
+void HistoryWorkers::note_end_by_exception(uint32_t number, Call& call, const Status& ended) {
+    const bool is_late = call.is_hurried && ended.code() == Errc::kDeadline;
+    const bool waited = workers_[number].failed_calls.contains(call.after);
+    CAPTURE(static_cast<int>(ended.code()));
+    REQUIRE((ended.code() == Errc::kException || is_late || waited || call.is_dropped));
+    if (!call.is_push) return;
+    CountedTable& counted = counted_[call.table];
+    counted.give_up_push(call.keys, call.values(call.keys.size() * counted.width()));
+}
+
+bool HistoryWorkers::have_ended_by_exception() {
+    for (size_t number = 0; number < workers_.size(); ++number) {
+        const Worker& worker = workers_[number];
+        if (worker.has_left || worker.has_died || !worker.is_ready) continue;
+        const ClientCore& client = *cluster_.workers[number];
+        if (!client.finished() || !worker.calls.empty() || !worker.rounds.empty()) return false;
+        INFO(client.name() << ": " << client.failure().error().message() << "\n" << events_.text());
+        REQUIRE(client.failure().code() == Errc::kException);
+        REQUIRE(client.failure().error().text().find(
+                    "rule 'steps_by_row' of table 'steps' threw") != std::string::npos);
+    }
+    return true;
+}
+
+void HistoryWorkers::note_copies(const Shard& shard, PositionRange range, bool may_take_over) {
+    for (size_t t = 0; t < tables_.size(); ++t) {
+        const TableSchema& schema = tables_[t].schema;
+        const bool is_rounds = t == kRoundsTable;
+        if (is_rounds && (schema.width == 1 || !may_take_over)) continue;
+        if (schema.id >= shard.tables().size() || shard.tables()[schema.id] == nullptr) continue;
+        for (const auto& [key, bytes] : rows_of(*shard.tables()[schema.id], range)) {
+            std::vector<uint64_t> row(schema.width);
+            std::memcpy(row.data(), bytes.data(), row.size() * sizeof(uint64_t));
+            INFO("table " << t << " of " << shard.name() << "\n" << events_.text());
+            is_rounds ? rounds_.check_row(key, row)
+                      : counted_[t].note_copy(key, row, may_take_over);
+        }
+    }
+}
+
+void HistoryWorkers::check_copies() const {
+    INFO(events_.text());
+    for (const CountedTable& counted : counted_)
+        counted.check_copies();
 }
 
 /// From now on nobody reads or writes its values.
@@ -364,7 +461,7 @@ void HistoryWorkers::check_all() {
     std::vector<uint64_t> keys(kKeys);
     for (uint64_t key = 0; key < kKeys; ++key)
         keys[key] = key;
-    for (const size_t table : {0, 1}) {
+    for (size_t table = 0; table < kRoundsTable; ++table) {
         std::vector<uint64_t> values(kKeys * counted_[table].width());
         const auto call = cluster_.workers[0]->pull(tables_[table], keys,
                                                     std::as_writable_bytes(std::span(values)), {});
@@ -372,14 +469,17 @@ void HistoryWorkers::check_all() {
         REQUIRE(cluster_.finish(0, call).has_value());
         counted_[table].check_all(values);
     }
-    std::vector<uint64_t> values(kKeys);
+    const size_t width = tables_[kRoundsTable].schema.width;
+    std::vector<uint64_t> values(kKeys * width);
     const auto call = cluster_.workers[0]->pull(tables_[kRoundsTable], keys,
                                                 std::as_writable_bytes(std::span(values)),
                                                 {CountedRounds::kRounds});
     INFO(events_.text());
     REQUIRE(cluster_.finish(0, call).has_value());
-    for (uint64_t key = 0; key < kKeys; ++key)
-        rounds_.check(key, values[key], CountedRounds::kRounds);
+    for (uint64_t key = 0; key < kKeys; ++key) {
+        rounds_.check(key, values[key * width], CountedRounds::kRounds);
+        if (width > 1) rounds_.check_row(key, std::span(values).subspan(key * width, width));
+    }
 }
 
 }  // namespace weir::test

@@ -3,8 +3,9 @@
 /// \file
 /// HistoryWorkers: the workers of a history, the tables that they use, and what must be true of
 /// their calls: every push counts once (one that was given up at most once), every pull is
-/// explained, the rule of an iteration runs once on the parts of all its members, and no buffer is
-/// touched after its call.
+/// explained, the rule of an iteration runs once on the parts of all its members, rows show the keys,
+/// steps and arguments of what was pushed and what they began with, and no buffer is touched after its
+/// call.
 
 #include <deque>
 #include <optional>
@@ -15,9 +16,9 @@
 #include <vector>
 
 #include "lib/base/random.h"
-#include "tests/cluster/counted_pushes.h"
 #include "tests/cluster/counted_rounds.h"
 #include "tests/cluster/sim_cluster.h"
+#include "tests/histories/machinery/counted_table.h"
 #include "tests/histories/machinery/history_log.h"
 
 namespace weir::test {
@@ -69,6 +70,16 @@ public:
     /// Looks at all values, after the last call.
     void check_all();
 
+    /// The first worker pushes what the rule of a table throws at. From now on calls may end with that, and
+    /// none begins.
+    void let_throw();
+    /// All calls have ended, and the workers know why: that is checked.
+    [[nodiscard]] bool have_ended_by_exception();
+    /// Rows of a server, after that. `may_take_over`: where it answers, or may take over.
+    void note_copies(const Shard& shard, PositionRange range, bool may_take_over);
+    /// Those of all servers have been noted.
+    void check_copies() const;
+
 private:
     /// The keys of a call, and their values in its caller's memory.
     struct Transfer {
@@ -95,6 +106,7 @@ private:
         uint32_t late_turns = 0;       ///< after that, in which its worker was polled
         ClientCore::CallId after = 0;  ///< the call that must have ended before it begins
         bool is_dropped = false;       ///< nobody asks how it ended
+        bool throws = false;           ///< the rule throws at it
     };
 
     /// A push into an iteration, or a pull of one.
@@ -156,6 +168,8 @@ private:
     [[nodiscard]] bool end(uint32_t number, Call& call);
     void check_not_late(uint32_t number, Call& call);
     void note_end(uint32_t number, Call& call, const Status& ended);
+    void note_end_by_exception(uint32_t number, Call& call, const Status& ended);
+    [[nodiscard]] std::span<const NamedNumber> some_factor(uint64_t factor);
     void note_acknowledged(const Call& call);
     void choose_one_key(Call& call);
     void bury(Transfer& transfer, size_t count);
@@ -177,14 +191,17 @@ private:
     HistoryCounts& counts_;
     bool is_draining_ = false;
     bool is_slow_ = false;
+    bool has_thrown_ = false;
+    NamedNumber factor_{"factor", 1};  ///< of the call that begins
     std::set<uint32_t> only_pulls_;
     /// The last pushes that were acknowledged: of each its table, and one of its keys.
     std::deque<std::pair<size_t, uint64_t>> acknowledged_;
-    static constexpr size_t kRoundsTable = 2;  ///< that of iterations; those before it are counted
+    static constexpr size_t kStepsTable = 2;   ///< its rule sees whole rows, and may throw
+    static constexpr size_t kRoundsTable = 3;  ///< that of iterations; those before it are counted
     std::vector<TableInfo> tables_;
-    std::vector<uint64_t> common_keys_;   ///< of nearly all parts of iterations; none: any keys
-    std::vector<CountedPushes> counted_;  // the first tables
-    CountedRounds rounds_;                // the last one
+    std::vector<uint64_t> common_keys_;  ///< of nearly all parts of iterations; none: any keys
+    std::vector<CountedTable> counted_;  // the first tables
+    CountedRounds rounds_;               // the last one
     std::deque<Worker> workers_;
     std::deque<Grave> graves_;
 };
