@@ -13,8 +13,6 @@
 namespace weir {
 namespace {
 
-using Kind = InitialValue::Kind;
-
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 /// Where a normal distribution is cut, in standard deviations.
 constexpr double kCut = 2;
@@ -66,7 +64,7 @@ constexpr int digits_of(ValueType type) noexcept {
 
 /// What no value is greater than in size.
 double most_of(const InitialValue& initial) noexcept {
-    return initial.kind == Kind::kNormal
+    return initial.kind == InitialValue::Kind::kNormal
                ? std::abs(initial.first) + kCut * initial.second
                : std::max(std::abs(initial.first), std::abs(initial.second));
 }
@@ -94,7 +92,8 @@ bool representable(double value, ValueType type) {
 
 std::string to_string(const InitialValue& initial) {
     if (!initial.is_random()) return fmt::format("{}", initial.first);
-    return fmt::format("{}({}, {}, seed {})", initial.kind == Kind::kUniform ? "uniform" : "normal",
+    return fmt::format("{}({}, {}, seed {})",
+                       initial.kind == InitialValue::Kind::kUniform ? "uniform" : "normal",
                        initial.first, initial.second, initial.seed);
 }
 
@@ -120,9 +119,9 @@ Status check_initial(const InitialValue& initial, ValueType type) {
                         "version {}; use the version of Weir that made the table",
                         initial.generator, InitialValue::kGenerator));
     }
-    if (initial.kind == Kind::kUniform && !(initial.first < initial.second))
+    if (initial.kind == InitialValue::Kind::kUniform && !(initial.first < initial.second))
         return refused("must begin with the least value, then a greater one");
-    if (initial.kind == Kind::kNormal && !(initial.second > 0))
+    if (initial.kind == InitialValue::Kind::kNormal && !(initial.second > 0))
         return refused("must have a standard deviation above 0");
     // Units must be normal numbers of the type.
     const bool is_float = type == ValueType::kFloat32;
@@ -137,7 +136,7 @@ InitialRows::InitialRows(const InitialValue& initial, ValueType type, uint32_t w
     if (!initial.is_random()) return;
     stream_ = mix64(initial.seed + kGolden * initial.generator);
     const int exponent = exponent_of(initial);
-    if (initial.kind == Kind::kUniform) {
+    if (initial.kind == InitialValue::Kind::kUniform) {
         const int shift = digits_of(type) - exponent;
         base_ = static_cast<int64_t>(std::ceil(std::ldexp(initial.first, shift)));
         const auto last = static_cast<int64_t>(std::floor(std::ldexp(initial.second, shift)));
@@ -159,7 +158,7 @@ void InitialRows::fill_values(uint64_t key, T* values) const noexcept {
     for (uint32_t i = 0; i < width_; ++i) {
         const uint64_t bits = mix64(row + kGolden * (uint64_t{i} + 1));
         int64_t units = 0;
-        if (initial_.kind == Kind::kUniform) {
+        if (initial_.kind == InitialValue::Kind::kUniform) {
             units = base_ + static_cast<int64_t>(uint128{bits} * span_ >> 64);
         } else {  // sign, 8 bits of the quantile, and 31 bits of the way to the next one
             const size_t at = bits >> 55 & 0xff;

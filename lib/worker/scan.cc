@@ -51,7 +51,8 @@ TableScan::TableScan(std::shared_ptr<ClientState> state, std::shared_ptr<const T
 
 TableScan::~TableScan() {
     const bool is_open = is_asked_ || !is_due_;
-    const bool is_lost = !status_ && !is_status_seen_;
+    const bool is_lost = !status_ && !is_status_seen_ &&
+                         status_.code() != Errc::kTwoThreads;  // which is logged where it arises
     if (!is_open && !is_lost) return;
     const access::TurnInTheEnd turn(*state_);
     const Status ended = is_lost ? status_ : outcome();
