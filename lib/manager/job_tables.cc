@@ -176,8 +176,7 @@ Status JobTables::made(uint32_t shard, std::string_view shard_name, const wire::
     Status failed;
     if (frame.header.status != Errc::kOk) {
         std::string why = decode_text(frame.values).value_or("");
-        if (why.empty()) why = to_string(frame.header.status);
-        why = fmt::format("{}: {}", shard_name, why);
+        if (why.empty()) why = fmt::format("{}: {}", shard_name, to_string(frame.header.status));
         if (entry.is_made) {
             failed = Error(frame.header.status, std::move(why));
         } else if (entry.status == Errc::kOk) {

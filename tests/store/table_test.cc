@@ -283,8 +283,7 @@ TEST_SUITE("table") {
         std::vector<uint64_t> keys(schema.key_count);
         std::iota(keys.begin(), keys.end(), 0);
         const RowList all = *table->rows_for_push(keys);
-        std::vector<std::byte> bits(keys.size() *
-                                    (table->row_layout().row_bytes()));
+        std::vector<std::byte> bits(keys.size() * (table->row_layout().row_bytes()));
         const size_t value_bytes = keys.size() * table->row_layout().value_bytes();
         table->copy_values(all.rows, std::span(bits).first(value_bytes));
         table->copy_state(all.rows, std::span(bits).subspan(value_bytes));
