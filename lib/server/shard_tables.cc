@@ -106,7 +106,8 @@ void Shard::add_table(TableToFill& table) {
     made->was_pushed = table.is_from_checkpoint;
     made->closed_at_start = table.closed;
     if (table.closed != 0) {
-        for (const PositionRange range : held().ranges())
+        const PositionSet all = held();
+        for (const PositionRange range : all.ranges())
             made->iterations.state().closed().set({range, {table.closed, {}}});
     }
     made->iterations.state().restart(primary_ranges());
