@@ -112,7 +112,8 @@ void HistoryFaults::live(Joiner& joiner) {
         const bool is_known = std::ranges::none_of(joiners_, [&](const Joiner& other) {
             return other.is_dead && view.server(other.server) != nullptr;
         });
-        if (is_known) bury(joiner);
+        // A manager that ends the job makes no more views.
+        if (is_known || cluster_.is_managed_to_end()) bury(joiner);
         return;
     }
     if (cluster_.shards[joiner.first_shard] == nullptr) {
