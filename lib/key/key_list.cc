@@ -45,10 +45,11 @@ Status check_sorted_unique(std::span<const uint64_t> keys) {
     size_t i = 1;
     while (i + 1 < keys.size() && keys[i] > keys[i - 1])
         ++i;
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("key list: key {} at index {} is not greater than the key before it, "
-                             "{}; sort the list and remove duplicates",
-                             keys[i], i, keys[i - 1]));
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("key list: key {} at index {} is not greater than the key before it, "
+                    "{}; sort the list and remove duplicates, or let weir::KeyBatch do both",
+                    keys[i], i, keys[i - 1]));
 }
 
 struct ListHasher::State {

@@ -89,7 +89,7 @@ TEST_SUITE("client_iterations") {
         const uint64_t before_ns = job.now_ns();
         check_refused(job.push(table, 2),
                       "a push of iteration 2, but this worker's next one is 1: iterations count "
-                      "from 1, one after the other");
+                      "from 1, and a worker pushes once in each");
         CHECK(job.push(table, 1).has_value());
         check_refused(job.push(table, 5), "a push of iteration 5, but this worker's next one is 2");
         check_refused(job.push(table, 1), "a push of iteration 1, but this worker's next one is 2");

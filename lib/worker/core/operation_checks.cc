@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/key/key_list.h"
 #include "lib/store/finite.h"
 #include "lib/worker/core/operations.h"
 
@@ -111,8 +112,13 @@ Status Operations::check_iteration(const Operation& operation) const {
     return Error(
         Errc::kInvalidArgument,
         fmt::format("table '{}': a push of iteration {}, but this worker's next one is {}: "
-                    "iterations count from {}, one after the other",
+                    "iterations count from {}, and a worker pushes once in each",
                     name, asked, last + 1, first));
+}
+
+Status Operations::check_keys(const Operation& operation) {
+    const Status sorted = check_sorted_unique(operation.keys);
+    return sorted ? sorted : Status(of_table(operation.table->schema.name, sorted.error()));
 }
 
 /// Of a table without a max_delay, parts of several iterations may be under way, too: they wait at the

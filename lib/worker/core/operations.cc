@@ -165,10 +165,11 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     const uint32_t variant = operation.table->schema.id * 2 + (operation.is_push() ? 1 : 0);
     const ListId id = list_id(operation.keys);
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
-    WEIR_TRY(check_sorted_unique(operation.keys));
-    WEIR_ASSIGN(std::shared_ptr<Route> route,
-                Route::make(operation.keys, id, view, positions, limits, memory_));
-    if (operation.keys.size() > kShortList) routes_.remember(variant, id, route);
+    WEIR_TRY(check_keys(operation));
+    Result<std::shared_ptr<Route>> route =
+        Route::make(operation.keys, id, view, positions, limits, memory_);
+    if (!route) return of_table(operation.table->schema.name, route.error());
+    if (operation.keys.size() > kShortList) routes_.remember(variant, id, *route);
     return route;
 }
 
@@ -180,7 +181,7 @@ Status Operations::launch(const Operation& operation, CallId& call_id) {
     if (owner < 0) {
         WEIR_ASSIGN(route, route_of(operation));
     } else if (!operation.by_range) {
-        WEIR_TRY(check_sorted_unique(operation.keys));
+        WEIR_TRY(check_keys(operation));
     }
     // Start an iteration only if there is room for all of its parts.
     if (is_part && !requests_.has_room(route->pieces().size() + peers_.owners().size())) {

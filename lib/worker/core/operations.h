@@ -95,6 +95,7 @@ private:
     [[nodiscard]] Status check(const Operation& operation) const;
     [[nodiscard]] Status check_shape(const Operation& operation) const;
     [[nodiscard]] Status check_iteration(const Operation& operation) const;
+    [[nodiscard]] static Status check_keys(const Operation& operation);
     [[nodiscard]] Status check_window(const Operation& operation);
 
     Standing& standing_;
