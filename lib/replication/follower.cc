@@ -229,6 +229,7 @@ void Follower::mend() {
 
 Follower::Outcome Follower::apply(const RecordMessage& message) {
     const RecordMessage* const record = &message;
+    is_preparing_ = false;  // a view may have taken what it prepared
     switch (record->kind) {
         case RecordMessage::Kind::kBegin: return begin(*record);
         case RecordMessage::Kind::kTakeOver: return take_over(*record);

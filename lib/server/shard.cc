@@ -21,6 +21,8 @@ using transport::Completion;
 using transport::Event;
 using wire::Kind;
 
+constexpr size_t kReportBytesMax = 2048;  // of what threw, for the manager
+
 Shard::Shard(ShardOptions options, std::unique_ptr<transport::Endpoint> endpoint,
              const Clock& clock, Memory& memory, const RuleRegistry& rules)
     : options_(std::move(options)),
@@ -97,12 +99,12 @@ void Shard::thrown(const std::string& what) {
                     what, name(), resume_if_there(options_.checkpoint_folder)));
     log(LogLevel::kError, "{}", why.text());
     has_thrown_ = true;
-    if (phase_ == Phase::kJoining) return end(why);
+    if (phase_ == Phase::kJoining || manager_lost_) return end(why);  // nobody else ends it
     phase_ = Phase::kThrown;
     outcome_ = why;
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = why.code();
-    to_manager_.send(header, encode_text(why.text()));
+    to_manager_.send(header, encode_text(why.text().substr(0, kReportBytesMax)));
     endpoint_->flush();
 }
 
@@ -113,6 +115,7 @@ size_t Shard::wait_for_the_end() {
     }
     const size_t done = count + (to_manager_.must_poll() ? poll_link() : 0);
     if (done > 0) endpoint_->flush();
+    if (done == 0) look_for_silence();
     return done;
 }
 
@@ -149,7 +152,8 @@ size_t Shard::work() {
 /// uses any more ends, too.
 void Shard::look_for_silence() {
     const ManagerLife* const life = options_.link.manager.get();
-    if (phase_ != Phase::kServing || life == nullptr || !life->is_silent) return;
+    if (phase_ == Phase::kJoining || life == nullptr || !life->is_silent) return;
+    if (phase_ == Phase::kThrown) return end({});
     end(Error(Errc::kPeerLost, manager_is_silent(life) + "; no worker is left"));
 }
 

@@ -55,7 +55,8 @@ TableScan::~TableScan() {
                          status_.code() != Errc::kTwoThreads;  // which is logged where it arises
     if (!is_open && !is_lost) return;
     const access::TurnInTheEnd turn(*state_);
-    const Status ended = is_lost ? status_ : outcome();
+    const Status last = is_open ? outcome() : Status();
+    const Status& ended = is_lost ? status_ : last;
     if (ended) return;
     state_->core().lose_error(Error(
         ended.code(),

@@ -61,7 +61,7 @@ void Outages::closed(transport::ConnectionId connection, const End& reported) {
 }
 
 Outages::Fate Outages::fate_of(const Peer& peer) const {
-    if (peer.is_leaving) return Fate::kBroken;
+    if (peer.is_leaving && !standing_.has_failed()) return Fate::kBroken;
     const Phase phase = standing_.phase();
     const bool may_live =
         !peer.is_dead && peer.fault == Errc::kOk && peers_.manager().is_open() &&
