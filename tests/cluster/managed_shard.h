@@ -121,6 +121,12 @@ public:
         (void)testing::send_frame(*endpoint_, connection_, header, body);
     }
 
+    /// For good: this manager has no number by which the shard could come back.
+    void close_manager() {
+        endpoint_->close(connection_);
+        run();
+    }
+
     void run() {
         (void)run_until([] { return false; });
     }

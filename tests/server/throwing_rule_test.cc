@@ -16,6 +16,7 @@
 #include "lib/store/rules/builtin_rules.h"
 #include "lib/store/rules/rule_threw.h"
 #include "tests/cluster/equal_copies.h"
+#include "tests/cluster/managed_shard.h"
 #include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
@@ -303,6 +304,27 @@ TEST_SUITE("throwing rules") {
             if (shard.get() != cluster.shards[host].get())
                 CHECK(cluster.run_until([&] { return shard->finished(); }));
         }
+    }
+
+    TEST_CASE("a shard that throws when its manager is gone for good ends by itself") {
+        ManagedShard job(1);
+        REQUIRE(job.cluster.rules.register_rule<Poisoned<Thrown::kError>>("error").has_value());
+        TableSchema schema = dense_table("poisoned", 8, ValueType::kFloat64);
+        schema.rule = "error";
+        job.make_table(0, schema);
+        const auto worker = job.raw.hello(job.shard(), 0, 1);
+        job.run();
+        job.close_manager();
+        REQUIRE_FALSE(job.shard().finished());  // it serves until its worker is gone
+        wire::FrameHeader push = testing::frame_header(wire::Kind::kPush, 1);
+        push.value_type = static_cast<uint8_t>(ValueType::kFloat64);
+        push.flags = wire::kKeysRange | wire::kValuesInline;
+        push.count = 1;
+        push.epoch = static_cast<uint32_t>(job.view.epoch);
+        const double poison = kPoison;
+        job.raw.send(worker, push, std::as_bytes(std::span(&poison, 1)));
+        CHECK(job.run_until([&] { return job.shard().finished(); }));
+        CHECK(job.shard().outcome().code() == Errc::kException);
     }
 
     TEST_CASE("a rule that throws when it is asked about itself refuses the table alone") {
