@@ -168,7 +168,7 @@ void Streams::forget_lists() {
 /// numbers of all lists then.
 Streams::Streamed& Streams::remembered(KnownList* list, Streamed& streamed) {
     if (list == nullptr) return streamed;
-    size_t bytes = sizeof streamed;
+    size_t bytes = sizeof(Streamed);
     for (const StreamedKeys& one : streamed)
         bytes += sizeof one + one.keys.size() * (sizeof(uint64_t) + sizeof(uint32_t));
     if (bytes > kListBytesMax) return streamed;

@@ -121,8 +121,8 @@ bool TableScan::next() {
 }
 
 const Status& TableScan::status() const noexcept {
-    static const Status kRefused = access::no_turn();
-    if (std::atomic_ref<uint64_t>(refused_) == number_of_this_thread()) return kRefused;
+    static const Status refused_by_turn = access::no_turn();
+    if (std::atomic_ref<uint64_t>(refused_) == number_of_this_thread()) return refused_by_turn;
     is_status_seen_ = true;
     return status_;
 }

@@ -15,7 +15,6 @@ namespace weir::test {
 namespace {
 
 using testing::dense_table;
-using testing::sparse_table;
 
 TEST_SUITE("follower") {
     TEST_CASE("a learner without memory says so, and is asked again later") {

@@ -14,7 +14,6 @@ namespace weir::test {
 namespace {
 
 using testing::dense_table;
-using testing::sparse_table;
 
 TEST_SUITE("stream lists") {
     TEST_CASE("a list that comes again by its hash costs its stream no keys") {

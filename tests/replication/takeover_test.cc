@@ -14,7 +14,6 @@ namespace weir::test {
 namespace {
 
 using testing::dense_table;
-using testing::sparse_table;
 
 TEST_SUITE("takeover") {
     TEST_CASE("a backup that is taken over while something is lost is in sync at once") {

@@ -21,6 +21,7 @@ namespace weir {
 class EncodedFrame {
 public:
     EncodedFrame() = default;
+    ~EncodedFrame() = default;
     EncodedFrame(const EncodedFrame&) = delete;
     EncodedFrame& operator=(const EncodedFrame&) = delete;
 

@@ -149,7 +149,7 @@ void Sender::push_ended(const ClientRequest& request, bool was_executed) {
 
 Error Sender::gone(const ClientRequest& request) const {
     const Peer& peer = peers_[request.peer];
-    const Error why = peers_.gone(peer);
+    Error why = peers_.gone(peer);
     if (request.peer == Peers::kManager) return why;
     return peers_.with_cause(with_keys(why, request.content()), peer);
 }
