@@ -3,7 +3,6 @@
 /// Fuzz target: any bytes are refused as a manifest, or decoded, and then encoded to the same bytes.
 /// Input: a manifest without its checksum, which is added, so that what is behind it is reached.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,10 +34,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         WEIR_CHECK(manifest.error().text().starts_with(name));
         return 0;
     }
-    WEIR_CHECK(std::ranges::equal(encode_manifest(*manifest), sealed));
+    const std::vector<std::byte> written = encode_manifest(*manifest);
+    uint32_t version = 0;
+    std::memcpy(&version, data + 8, sizeof(version));
+    WEIR_CHECK(version < Manifest::kVersion || written == sealed);  // older ones are only read
     Manifest ordered = *manifest;
     WEIR_CHECK(order(ordered));
-    WEIR_CHECK(encode_manifest(ordered) == sealed);  // an initial value may be NaN
+    WEIR_CHECK(encode_manifest(ordered) == written);  // an initial value may be NaN
     for (const TableSchema& table : manifest->tables)
         WEIR_CHECK(!manifest->chunks_of(table.id).empty());
     return 0;
