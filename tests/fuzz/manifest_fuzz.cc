@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Fuzz target: any bytes are refused as a manifest, or decoded, and then encoded to the same bytes.
+/// Fuzz target: any bytes are refused as a manifest, or decoded; those of today's version are then
+/// encoded to the same bytes.
 /// Input: a manifest without its checksum, which is added, so that what is behind it is reached.
 
 #include <cstddef>
