@@ -89,7 +89,7 @@ private:
     [[nodiscard]] Result<std::vector<std::byte>> ask(wire::Kind kind, uint64_t first,
                                                      std::span<const std::byte> body,
                                                      uint64_t timeout_ns, uint64_t one_ns);
-    [[nodiscard]] Status poll();
+    [[nodiscard]] Result<size_t> poll();
     void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
 
     std::unique_ptr<transport::Endpoint> endpoint_;
