@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What all commands have in common: help, man pages, completion, --json, --version; and `weir doctor`.
-Usage: interface_test.py PATH-OF-WEIR PATH-OF-WEIR.1"""
+Usage: interface_test.py PATH-OF-WEIR FOLDER-OF-MAN-PAGES"""
 
 import json
 import os
@@ -272,5 +272,5 @@ class Doctor(unittest.TestCase):
 
 if __name__ == "__main__":
     WEIR = os.path.abspath(sys.argv.pop(1))
-    FOLDER = Path(os.path.abspath(sys.argv.pop(1))).parent
+    FOLDER = Path(os.path.abspath(sys.argv.pop(1)))
     unittest.main(verbosity=2)

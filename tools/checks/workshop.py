@@ -78,11 +78,14 @@ RUNTIME = {
 }
 
 
+def introspected(folder, what):
+    return json.loads(subprocess.run(["meson", "introspect", f"--{what}", folder], capture_output=True, text=True, check=True).stdout)
+
+
 def of_suites(folder, suites, names=()):
     """The tests of `suites` in a build folder, or those of them that `names` lists, as meson describes them, with whole paths."""
-    listed = subprocess.run(["meson", "introspect", "--tests", folder], capture_output=True, text=True, check=True).stdout
     wanted = {f"weir:{suite}" for suite in suites}
-    tests = [test for test in json.loads(listed) if wanted & set(test["suite"]) and (not names or test["name"] in names)]
+    tests = [test for test in introspected(folder, "tests") if wanted & set(test["suite"]) and (not names or test["name"] in names)]
     if missing := set(names) - {test["name"] for test in tests}:
         raise Failure(f"no test of {', '.join(suites)} has the name {', '.join(sorted(missing))}")
     return [{**test, "cmd": [whole_path(folder, word) for word in test["cmd"]]} for test in tests]
@@ -94,9 +97,10 @@ def whole_path(folder, word):
 
 
 def programs_of(folder, build):
-    """The targets of ninja that the tests of a build run."""
-    words = {word for test in of_suites(folder, build.suites, build.names) for word in test["cmd"]}
-    return sorted(os.path.relpath(word, folder) for word in words if word.startswith(f"{folder}/"))
+    """The targets of ninja that the tests of a build need."""
+    needed = {target for test in of_suites(folder, build.suites, build.names) for target in test["depends"]}
+    files = [file for target in introspected(folder, "targets") if target["id"] in needed for file in target["filename"]]
+    return sorted(os.path.relpath(file, folder) for file in files)
 
 
 class Workshop:
