@@ -84,7 +84,7 @@ public:
     size_t message_bytes_max = 8192;
     bool is_unreachable = false;  ///< connect() fails
     size_t connects = 0;
-    std::function<void(wire::FrameHeader)> on_sent;  ///< a peer that answers at once
+    std::function<void(const Bytes&)> on_sent;  ///< a peer that answers at once
 
     // Endpoint
     [[nodiscard]] std::string address() const override { return "fake:0"; }
@@ -110,7 +110,7 @@ public:
         if (room == 0) return transport::Post::kNotNow;
         --room;
         sent_[connection].push_back(std::move(frame));
-        if (on_sent) on_sent(header_in(sent_[connection].back()));
+        if (on_sent) on_sent(sent_[connection].back());
         return transport::Post::kPosted;
     }
 

@@ -35,7 +35,8 @@ TEST_SUITE("operator") {
         FakeEndpoint& endpoint = *owned;
         Operator command(std::move(owned), {{0, "fake:1"}}, clock, 10 * kSecond);
         endpoint.answer(kFirst);
-        endpoint.on_sent = [&](wire::FrameHeader sent) {
+        endpoint.on_sent = [&](const Bytes& frame) {
+            const wire::FrameHeader sent = header_in(frame);
             if (sent.kind != wire::Kind::kShutdown) return;
             wire::FrameHeader reply = wire::header_of(wire::Kind::kReply);
             reply.request = sent.request;
