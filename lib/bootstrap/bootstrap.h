@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -69,14 +70,26 @@ protected:
     Bootstrap() = default;
 };
 
-/// Chooses by the environment and the flags. The first of these that applies: rendezvous flags;
-/// PMIx; PMI_FD; WEIR_RENDEZVOUS with rank variables (Weir's, Slurm's, Open MPI's); else a job of
-/// this process alone.
+/// How this process is to find the others of its job.
+struct Meeting {
+    enum class Way : uint8_t { kAlone, kRendezvous, kPmix, kPmi1 };
+    Way way = Way::kAlone;
+    // None: nobody says it before the ranks meet.
+    std::optional<uint32_t> rank = {};
+    std::optional<uint32_t> size = {};
+};
+
+/// Chooses by the environment and the flags, and talks to nobody. The first of these that applies:
+/// rendezvous flags; PMIx; PMI_FD; WEIR_RENDEZVOUS with rank variables (Weir's, Slurm's, Open
+/// MPI's); else a job of this process alone.
+/// Errors:  an invalid setting, or ranks without a way to meet; the text says what to do
+[[nodiscard]] Result<Meeting> plan_meeting(const Config& config);
+
+/// Begins what plan_meeting() chooses.
 ///
 /// Source:  WEIR_RENDEZVOUS, WEIR_RANK, WEIR_SIZE, WEIR_SECRET_FILE and WEIR_JOIN_TIMEOUT_S of
 ///          `config`
-/// Errors:  an invalid setting, a port in use, a launcher that cannot be used; the
-///          text says what to do
+/// Errors:  as well a port in use, a launcher that cannot be used
 [[nodiscard]] Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config,
                                                                   const Clock& clock);
 

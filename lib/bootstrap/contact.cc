@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -126,6 +127,10 @@ Result<Contact> read_contact_file(const std::string& path) {
 }
 
 Status ContactFile::check_place(const std::string& path) {
+    if (path.empty()) return {};
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0)
+        return io_error(path, "write it");
     struct stat info = {};
     if (::lstat(path.c_str(), &info) != 0 || is_contact_file(path)) return {};
     return Error(

@@ -42,7 +42,7 @@ public:
                                                    Writer writer);
 
     /// Whether write() may put its file there: nothing is, or what a killed job has left behind.
-    /// Errors:  kAlreadyExists naming the file
+    /// Errors:  kAlreadyExists, or kIo if its folder cannot be written, naming the file
     [[nodiscard]] static Status check_place(const std::string& path);
 
     ~ContactFile() { remove(); }

@@ -72,8 +72,8 @@ Result<Place> find_place(const Config& config) {
     return place;
 }
 
-Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const Place& place,
-                                                   const Clock& clock) {
+/// Without the secret.
+Result<boot::RendezvousOptions> rendezvous_options(const Config& config, const Place& place) {
     if (!place.rank || !place.size) {
         return Error(
             Errc::kInvalidArgument,
@@ -88,6 +88,12 @@ Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const P
                      fmt::format("{}: {}", config.place("WEIR_RENDEZVOUS"), at.error().text()));
     }
     options.at = *std::move(at);
+    return options;
+}
+
+Result<std::unique_ptr<Bootstrap>> open_rendezvous(const Config& config, const Clock& clock) {
+    WEIR_ASSIGN(const Place place, find_place(config));
+    WEIR_ASSIGN(boot::RendezvousOptions options, rendezvous_options(config, place));
     if (const std::string path(config.text("WEIR_SECRET_FILE")); !path.empty()) {
         WEIR_ASSIGN(options.secret, read_secret_file(path));
     }
@@ -117,9 +123,7 @@ Status take_pmi1() {
                     user, boot::kPmi1HasOneUser));
 }
 
-Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& clock,
-                                             uint64_t deadline_ns) {
-    const Environment& environment = config.environment();
+Result<boot::Pmi1Options> pmi1_options(const Environment& environment) {
     WEIR_ASSIGN(const auto fd, launcher_number(environment, "PMI_FD"));
     WEIR_ASSIGN(const auto rank, launcher_number(environment, "PMI_RANK"));
     WEIR_ASSIGN(const auto size, launcher_number(environment, "PMI_SIZE"));
@@ -130,8 +134,13 @@ Result<std::unique_ptr<Bootstrap>> open_pmi1(const Config& config, const Clock& 
                         "unset PMI_FD, or start under mpiexec or srun",
                         environment.get("PMI_RANK"), environment.get("PMI_SIZE")));
     }
+    return boot::Pmi1Options{.fd = static_cast<int>(*fd), .rank = *rank, .size = *size};
+}
+
+Result<std::unique_ptr<Bootstrap>> open_pmi1(const Environment& environment, const Clock& clock,
+                                             uint64_t deadline_ns) {
+    WEIR_ASSIGN(const boot::Pmi1Options options, pmi1_options(environment));
     WEIR_TRY(take_pmi1());
-    const boot::Pmi1Options options{.fd = static_cast<int>(*fd), .rank = *rank, .size = *size};
     return boot::Pmi1Bootstrap::open(options, clock, deadline_ns);
 }
 
@@ -162,26 +171,28 @@ Error no_way(const Config& config, const Place& place) {
 
 }  // namespace
 
-Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config, const Clock& clock) {
+Result<Meeting> plan_meeting(const Config& config) {
+    using Way = Meeting::Way;
     const Environment& environment = config.environment();
     const auto is_flag = [&](VariableRef variable) {
         return config.source(variable) == ConfigSource::kFlag;
     };
     const bool by_flags =
         is_flag("WEIR_RENDEZVOUS") || is_flag("WEIR_RANK") || is_flag("WEIR_SIZE");
-    WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config, clock));
     const bool under_pmix =
         !environment.get("PMIX_NAMESPACE").empty() && !environment.get("PMIX_RANK").empty();
     const bool under_pmi1 = !environment.get("PMI_FD").empty();
     const bool meets = !config.text("WEIR_RENDEZVOUS").empty();
     if (!by_flags) {
-        if (under_pmix && boot::have_pmix()) return boot::open_pmix(clock, deadline_ns);
-        if (under_pmi1) return open_pmi1(config, clock, deadline_ns);
-        if (under_pmix && !meets)
-            return boot::open_pmix(clock, deadline_ns);  // says what is missing
+        if (under_pmix && boot::have_pmix()) return Meeting{.way = Way::kPmix};
+        if (under_pmi1) {
+            WEIR_ASSIGN(const boot::Pmi1Options options, pmi1_options(environment));
+            return Meeting{Way::kPmi1, options.rank, options.size};
+        }
+        if (under_pmix && !meets) return Meeting{.way = Way::kPmix};  // says what is missing
     }
     WEIR_ASSIGN(const Place place, find_place(config));
-    if (meets) return open_rendezvous(config, place, clock);
+    if (meets) WEIR_TRY(rendezvous_options(config, place));
     if (place.rank && !place.size) {
         return Error(
             Errc::kInvalidArgument,
@@ -194,9 +205,22 @@ Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config, const 
                                                          config.place("WEIR_RANK"), *place.rank,
                                                          *place.size, *place.size - 1));
     }
+    if (meets) return Meeting{Way::kRendezvous, place.rank, place.size};
     if (place.size.value_or(1) > 1) {
         const bool launched = !place.launcher.empty() && (under_pmix || under_pmi1);
         return by_flags && launched ? numbered_twice(config, place) : no_way(config, place);
+    }
+    return Meeting{Way::kAlone, place.rank, place.size};
+}
+
+Result<std::unique_ptr<Bootstrap>> detect_bootstrap(const Config& config, const Clock& clock) {
+    WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config, clock));
+    WEIR_ASSIGN(const Meeting meeting, plan_meeting(config));
+    switch (meeting.way) {
+        case Meeting::Way::kRendezvous: return open_rendezvous(config, clock);
+        case Meeting::Way::kPmix: return boot::open_pmix(clock, deadline_ns);
+        case Meeting::Way::kPmi1: return open_pmi1(config.environment(), clock, deadline_ns);
+        case Meeting::Way::kAlone: break;
     }
     return make_bootstrap_alone();
 }

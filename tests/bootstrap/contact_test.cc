@@ -127,6 +127,8 @@ TEST_SUITE("contact") {
         CHECK(ContactFile::check_place(path).code() == Errc::kAlreadyExists);
         CHECK(std::filesystem::remove(path));
         CHECK(ContactFile::check_place(folder.path).code() == Errc::kAlreadyExists);
+        CHECK(ContactFile::check_place(folder.path / "nowhere/contact").code() == Errc::kIo);
+        CHECK(ContactFile::check_place("new-contact-file").has_value());
         {
             const auto file = ContactFile::write(path, contact, Writer::kRank0);
             REQUIRE(file.has_value());

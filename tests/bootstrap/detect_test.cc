@@ -71,6 +71,30 @@ TEST_SUITE("bootstrap detect") {
         CHECK(made.value()->size() == 4);
     }
 
+    TEST_CASE("a rank that the job does not have is an error before anybody is called") {
+        const auto made =
+            detect({{"WEIR_RENDEZVOUS", "127.0.0.1:4000"}, {"WEIR_RANK", "3"}, {"WEIR_SIZE", "3"}});
+        CHECK(fails_with(made, {"WEIR_RANK=3", "ranks of a job of 3 are 0 to 2"}));
+    }
+
+    TEST_CASE("the plan says how ranks meet, and what is known of their number") {
+        using Way = Meeting::Way;
+        const auto plan = [](Environment::Map variables) {
+            return plan_meeting(Config{Environment(std::move(variables))}).value();
+        };
+        CHECK(plan({}).way == Way::kAlone);
+        CHECK_FALSE(plan({}).size.has_value());
+        const Meeting meets = plan(
+            {{"WEIR_RENDEZVOUS", "no.such.host:4000"}, {"WEIR_RANK", "1"}, {"WEIR_SIZE", "3"}});
+        CHECK(meets.way == Way::kRendezvous);
+        CHECK(meets.rank == 1);
+        CHECK(meets.size == 3);
+        const Meeting pmi1 = plan({{"PMI_FD", "999"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+        CHECK(pmi1.way == Way::kPmi1);
+        CHECK(pmi1.size == 2);
+        CHECK(plan({{"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "0"}}).way == Way::kPmix);
+    }
+
     TEST_CASE("half a place is asked to be completed") {
         CHECK(fails_with(detect({}, {{"--rendezvous", "127.0.0.1:4000"}}), {"--rank", "--size"}));
         CHECK(fails_with(detect({{"WEIR_RENDEZVOUS", "h:1"}}), {"WEIR_RENDEZVOUS", "--rank"}));
