@@ -233,11 +233,27 @@ Result<transport::EndpointOptions> endpoint_options(const Config& config) {
 Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
                                                const transport::Secret& secret, bool others,
                                                const transport::SocketAddress& reached_at) {
-    std::shared_ptr<Devices> devices(new Devices());
     WEIR_ASSIGN(const std::string wanted, config.choice("WEIR_TRANSPORT"));
-    const bool any = wanted == "auto";
+    if (wanted == "auto") return open_wanted({true, others, others}, config, secret, reached_at);
+    Result<std::shared_ptr<Devices>> devices = open_only(wanted, config, secret, reached_at);
+    if (!devices && wanted == "verbs") return without_verbs(devices.error());
+    return devices;
+}
+
+Result<std::shared_ptr<Devices>> Devices::open_only(std::string_view transport,
+                                                    const Config& config,
+                                                    const transport::Secret& secret,
+                                                    const transport::SocketAddress& reached_at) {
+    const Wanted wanted{transport == "shm", transport == "verbs", transport == "tcp"};
+    return open_wanted(wanted, config, secret, reached_at);
+}
+
+Result<std::shared_ptr<Devices>> Devices::open_wanted(const Wanted& wanted, const Config& config,
+                                                      const transport::Secret& secret,
+                                                      const transport::SocketAddress& reached_at) {
+    std::shared_ptr<Devices> devices(new Devices());
     std::vector<std::unique_ptr<Device>> children;  // the preferred ones first
-    if (any || wanted == "shm") {
+    if (wanted.shm) {
         transport::shm::DeviceOptions options;
         options.secret = secret;
         WEIR_ASSIGN(const uint64_t join_timeout_s, config.number("WEIR_JOIN_TIMEOUT_S"));
@@ -246,18 +262,18 @@ Result<std::shared_ptr<Devices>> Devices::open(const Config& config,
         children.push_back(std::move(shm));
     }
     bool has_verbs = false;
-    if (wanted == "verbs" || (any && others)) {
+    if (wanted.verbs) {
         Result<std::unique_ptr<Device>> verbs = open_verbs(config, secret);
         has_verbs = verbs.has_value();
         if (has_verbs) {
             children.push_back(std::move(*verbs));
-        } else if (wanted == "verbs") {
-            return without_verbs(verbs.error());
+        } else if (!wanted.tcp) {
+            return verbs.error();
         } else {
             log(LogLevel::kDebug, "no verbs: {}", verbs.error().message());
         }
     }
-    if (wanted == "tcp" || (any && others)) {
+    if (wanted.tcp) {
         WEIR_ASSIGN(std::unique_ptr<Device> tcp,
                     open_tcp(config, secret, has_verbs ? kTcpPortsAbove : 0, reached_at));
         children.push_back(std::move(tcp));

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/base/config.h"
@@ -35,6 +36,11 @@ public:
     /// Errors: kUnavailable: a transport that was asked for by name cannot be used, and why
     [[nodiscard]] static Result<std::shared_ptr<Devices>> open(
         const Config& config, const transport::Secret& secret, bool others,
+        const transport::SocketAddress& reached_at = {});
+    /// Opens the one `transport`, shm, verbs or tcp, whatever WEIR_TRANSPORT says.
+    /// Errors: as open(), without advice about WEIR_TRANSPORT
+    [[nodiscard]] static Result<std::shared_ptr<Devices>> open_only(
+        std::string_view transport, const Config& config, const transport::Secret& secret,
         const transport::SocketAddress& reached_at = {});
     ~Devices();
     Devices(const Devices&) = delete;
@@ -78,6 +84,16 @@ public:
 
 private:
     Devices() = default;
+
+    struct Wanted {
+        bool shm = false;
+        bool verbs = false;  ///< with tcp: if this machine has it
+        bool tcp = false;
+    };
+
+    [[nodiscard]] static Result<std::shared_ptr<Devices>> open_wanted(
+        const Wanted& wanted, const Config& config, const transport::Secret& secret,
+        const transport::SocketAddress& reached_at);
 
     std::string names_;
     uint32_t count_ = 0;

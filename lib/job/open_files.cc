@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lib/base/machine/os_limits.h"
+
 namespace weir {
 
 namespace {
@@ -43,6 +45,16 @@ uint64_t needed_open_files(const Roles& roles, const OpenFilesPlan& plan) noexce
     const uint64_t endpoints = shards + workers + 2 * managers + kLines;
     return connections + (plan.maps_memory ? far_processes : 0) + kOfProcess +
            endpoints * (kOfEndpoint + kOfEndpointAndTransport * plan.transports);
+}
+
+Status reserve_files(const JobOptions& options, const Roles& roles, const Devices& devices) {
+    OpenFilesPlan plan;
+    plan.replicas = options.replicas;
+    plan.shards_per_server = options.shards_per_server;
+    plan.managers = options.managers;
+    plan.transports = devices.count();
+    plan.maps_memory = devices.has_shm();
+    return reserve_open_files(needed_open_files(roles, plan), kSpareFiles);
 }
 
 }  // namespace weir

@@ -5,9 +5,14 @@
 
 #include <cstdint>
 
+#include "lib/base/result.h"
+#include "lib/job/devices.h"
 #include "lib/job/roles.h"
 
 namespace weir {
+
+/// For processes that join later, and for the program itself.
+inline constexpr uint64_t kSpareFiles = 4096;
 
 struct OpenFilesPlan {
     uint32_t replicas = 0;
@@ -22,5 +27,10 @@ struct OpenFilesPlan {
 /// worker, a manager or a process) has five and one for each transport. Within a process shm needs
 /// none for connections.
 [[nodiscard]] uint64_t needed_open_files(const Roles& roles, const OpenFilesPlan& plan) noexcept;
+
+/// Raises the limit of this process to what it needs, and to kSpareFiles more if it may.
+/// Errors: those of reserve_open_files()
+[[nodiscard]] Status reserve_files(const JobOptions& options, const Roles& roles,
+                                   const Devices& devices);
 
 }  // namespace weir

@@ -62,18 +62,11 @@ Error refused(std::string why) {
 Status choose_resumed(const JobOptions& options, checkpoint::Disk& disk,
                       const checkpoint::CheckEnd& end, JobCheckpoints& plan) {
     if (options.resume.empty()) return {};
-    const std::string folder = plan.options.resumed_folder;
-    if (options.resume == kResumeAuto) {
-        WEIR_TRY(choose_automatically(disk, end, plan));
-    } else {
-        WEIR_ASSIGN(checkpoint::Manifest manifest,
-                    checkpoint::choose_checkpoint(disk, folder, options.resume_number));
-        go_on_from(std::move(manifest), plan);
-    }
-    if (plan.resume) {
-        log(LogLevel::kInfo, "the job goes on from checkpoint {} of {}", plan.resume->number,
-            folder);
-    }
+    if (options.resume == kResumeAuto) return choose_automatically(disk, end, plan);
+    WEIR_ASSIGN(
+        checkpoint::Manifest manifest,
+        checkpoint::choose_checkpoint(disk, plan.options.resumed_folder, options.resume_number));
+    go_on_from(std::move(manifest), plan);
     return {};
 }
 

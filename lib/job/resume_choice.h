@@ -17,7 +17,7 @@
 
 namespace weir {
 
-/// Chooses the checkpoint, and logs which. For rank 0. With --resume auto it reads the chunks until `end`:
+/// Chooses the checkpoint. For rank 0. With --resume auto it reads the chunks until `end`:
 /// one with damaged bytes is left out, because a job that is started again and again would end with each.
 /// Errors: those of checkpoint::choose_checkpoint() and choose_newest_whole()
 [[nodiscard]] Status choose_resumed(const JobOptions& options, checkpoint::Disk& disk,

@@ -88,6 +88,8 @@ TEST_SUITE("devices") {
         const std::string text = devices.error().message();
         CHECK(text.starts_with("WEIR_TRANSPORT=verbs: "));
         CHECK(text.find("unset WEIR_TRANSPORT, or set it to tcp (or to shm") != std::string::npos);
+        const auto only = Devices::open_only("verbs", Config(), transport::Secret{});
+        CHECK(only.error().message().find("WEIR_TRANSPORT") == std::string::npos);
     }
 
     TEST_CASE("a client names the manager that does not answer") {

@@ -72,7 +72,6 @@ private:
     void choose_idle();
     [[nodiscard]] std::vector<uint32_t> place_managers();
     [[nodiscard]] Status warn_of_long_lease() const;
-    [[nodiscard]] Status reserve_files() const;
     [[nodiscard]] Status find_managers(Bootstrap& bootstrap, std::span<const uint32_t> ranks,
                                        uint64_t deadline_ns);
     void set_managers(const std::vector<ManagerPlace>& managers);

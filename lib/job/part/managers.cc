@@ -143,6 +143,10 @@ Status Job::Part::look_for_checkpoints(Bootstrap& bootstrap, uint64_t deadline_n
     const uint64_t left_ns = deadline_ns - std::min(now_ns, deadline_ns);
     const checkpoint::CheckEnd end{clock_, now_ns + left_ns / kCheckShare};
     WEIR_TRY(choose_resumed(options_, disk, end, checkpoints_));
+    if (checkpoints_.resume) {
+        log(LogLevel::kInfo, "the job goes on from checkpoint {} of {}",
+            checkpoints_.resume->number, checkpoints_.options.resumed_folder);
+    }
     return bootstrap.put(kChoiceKey, text_of_choice(options_, checkpoints_));
 }
 

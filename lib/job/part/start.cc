@@ -15,8 +15,6 @@
 namespace weir {
 namespace {
 
-constexpr uint64_t kSpareFiles = 4096;  // for processes that join later, and the program itself
-
 Result<IdleOptions> idle_options(const Config& config) {
     IdleOptions idle;
     WEIR_ASSIGN(const uint64_t spin_us, config.number("WEIR_SPIN_US"));
@@ -69,7 +67,7 @@ Status Job::Part::start() {
     const std::vector<uint32_t> manager_ranks = place_managers();
     WEIR_TRY(keep_folder(*bootstrap, manager_ranks));
     WEIR_TRY(warn_of_long_lease());
-    WEIR_TRY(reserve_files());
+    WEIR_TRY(reserve_files(options_, roles_, *devices_));  // before this process opens much
     choose_idle();
     WEIR_TRY(find_managers(*bootstrap, manager_ranks, deadline_ns));
     const Contact contact{Managers::join(managers_.places()), identity.secret};
@@ -141,17 +139,6 @@ Status Job::Part::warn_of_long_lease() const {
         "lengthen the deadline",
         lease_ms, deadline_ms);
     return {};
-}
-
-/// Once it is known where managers are, and before this process opens much.
-Status Job::Part::reserve_files() const {
-    OpenFilesPlan plan;
-    plan.replicas = options_.replicas;
-    plan.shards_per_server = options_.shards_per_server;
-    plan.managers = options_.managers;
-    plan.transports = devices_->count();
-    plan.maps_memory = devices_->has_shm();
-    return reserve_open_files(needed_open_files(roles_, plan), kSpareFiles);
 }
 
 /// Where threads share CPUs, a thread that spins only delays the others. (Idle itself finds out
