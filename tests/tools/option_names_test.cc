@@ -17,6 +17,12 @@ TEST_SUITE("option_names") {
         CHECK(in_flags("a ` and `workers`") == "a ` and --workers");
         CHECK(in_flags("`") == "`");
     }
+
+    TEST_CASE("or as variables, where there is one") {
+        CHECK(in_variables("`replicas` 2 needs at least 3 `servers`") ==
+              "WEIR_REPLICAS 2 needs at least 3 WEIR_SERVERS");
+        CHECK(in_variables("with `resume_number` 2") == "with `resume_number` 2");
+    }
 }
 
 }  // namespace weir::tools

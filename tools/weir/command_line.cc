@@ -81,14 +81,15 @@ void add_doctor(CLI::App& app, Command& chosen) {
     add_json(*command, flags->json);
     command->footer(
         "It looks at limits, names, addresses, ports, RDMA devices and their GIDs, memory and\n"
-        "variables, as a job of this user would find them: run it where ranks run\n"
-        "(`srun -N 4 -n 4 weir doctor`). It ends with 1 if something stops jobs.\n"
+        "variables, and tries what a job with these variables does at its start: run it where and\n"
+        "as ranks run (`srun -N 4 -n 4 weir doctor`). It ends with 1 if something stops jobs.\n"
         "Between two hosts: `weir doctor --listen 7070` at one, `weir doctor HOST:7070` at the "
         "other.\n"
         "The second one writes for half a second over each transport, and says how fast that was\n"
-        "beside a plain TCP stream (over shared memory: a core that copies) in the same run. Give "
-        "both\n"
-        "the WEIR_SECRET_FILE of the job, or none.");
+        "beside a plain TCP stream (over shared memory: a core that copies; over verbs: the link, "
+        "where\n"
+        "the driver says its rate) in the same run. Give both the WEIR_SECRET_FILE of the job, or "
+        "none.");
     command->callback([flags, &chosen] {
         chosen.wants_good_config = false;  // it says what is wrong with it
         chosen.run = [flags](Config& config) { return run_doctor(*flags, config); };

@@ -10,5 +10,7 @@ namespace weir::tools {
 
 /// The library names an option as `servers`: here that is --servers.
 [[nodiscard]] std::string in_flags(std::string_view text);
+/// Here that is WEIR_SERVERS.
+[[nodiscard]] std::string in_variables(std::string_view text);
 
 }  // namespace weir::tools

@@ -18,6 +18,8 @@
 #include "lib/base/machine/os_limits.h"
 #include "lib/bootstrap/secret.h"
 #include "tools/weir/command.h"
+#include "tools/weir/doctor/job_findings.h"
+#include "tools/weir/doctor/judgement.h"
 #include "tools/weir/doctor/pair.h"
 #include "tools/weir/shared_flags.h"
 #include "transport/net/own_address.h"
@@ -64,10 +66,12 @@ bool is_loopback(const std::string& address) {
 Finding versions(const InfoReport& report) {
     utsname kernel{};
     (void)::uname(&kernel);
-    return {Level::kGood, "versions",
-            fmt::format("weir {}, {}, Linux {}; all hosts of a job must have this weir",
-                        report.version, report.compiler, kernel.release),
-            ""};
+    return {
+        Level::kGood, "versions",
+        fmt::format("weir {}, {}, Linux {}; all hosts of a job need weir {}, and for several "
+                    "managers the same patch of it",
+                    report.version, report.compiler, kernel.release, minor_version(report.version)),
+        ""};
 }
 
 Finding own_names() {
@@ -256,16 +260,19 @@ Finding dev_shm(const InfoReport& report) {
             "if mpirun fails, give the container more: docker run --shm-size=1g"};
 }
 
+std::string advice_for_unusable(const std::string& transport) {
+    if (transport == "verbs") return "without it hosts use tcp, which is slower";
+    if (transport == "tcp")
+        return "set WEIR_BIND to an address of this host (`ip address` lists them), or unset it";
+    return "without it ranks of one host use tcp: set WEIR_TRANSPORT=tcp";
+}
+
+/// Whether a job needs one that cannot be used is found by judge_job().
 void add_devices(const InfoReport& report, std::vector<Finding>& findings) {
     for (const TransportInfo& one : report.transports) {
-        if (one.usable) {
-            findings.push_back({Level::kGood, one.name, "usable: " + one.use, ""});
-        } else {
-            findings.push_back(
-                {one.name == "verbs" ? Level::kNote : Level::kProblem, one.name,
-                 "not usable: " + one.reason,
-                 one.name == "verbs" ? "without it hosts use tcp, which is slower" : ""});
-        }
+        findings.push_back(one.usable ? Finding{Level::kGood, one.name, "usable: " + one.use, ""}
+                                      : Finding{Level::kNote, one.name, "not usable: " + one.reason,
+                                                advice_for_unusable(one.name)});
     }
 #if WEIR_HAVE_VERBS
     for (const transport::verbs::DeviceInfo& device : report.devices) {
@@ -311,6 +318,10 @@ void add_variables(const InfoReport& report, std::vector<Finding>& findings) {
             {Level::kNote, "variables", one.message(), "unset it, or correct its name"});
 }
 
+bool has_problem(const std::vector<Finding>& findings) {
+    return std::ranges::find(findings, Level::kProblem, &Finding::level) != findings.end();
+}
+
 std::string_view word(Level level) {
     switch (level) {
         case Level::kGood: return "good";
@@ -349,12 +360,16 @@ std::vector<Finding> find_faults(const InfoReport& report, const Config& config)
     std::vector<Finding> findings{versions(report), own_names(), own_addresses(config)};
     add_ports(config, findings);
     findings.push_back(secret(config));
+    const bool has_place = !has_problem(findings);
     add_devices(report, findings);
     findings.push_back(locked_memory(report));
     findings.push_back(memory(report));
     findings.push_back(files(report));
     findings.push_back(dev_shm(report));
     add_variables(report, findings);
+    if (!config.check()) return findings;  // nor would a job get any further
+    const std::vector<Finding> of_job = judge_job(config, has_place);
+    findings.insert(findings.end(), of_job.begin(), of_job.end());
     return findings;
 }
 
@@ -372,9 +387,7 @@ int run_doctor(const DoctorFlags& flags, const Config& config) {
     const Status told = print_result(flags.json, findings_text(findings),
                                      json_text(Json{{"findings", findings_json(findings)}}));
     if (!told) return failure(told.error());
-    const bool has_problem =
-        std::ranges::find(findings, Level::kProblem, &Finding::level) != findings.end();
-    return has_problem ? kExitFailure : kExitOk;
+    return has_problem(findings) ? kExitFailure : kExitOk;
 }
 
 }  // namespace weir::tools

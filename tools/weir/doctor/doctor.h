@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/base/config.h"
+#include "tools/weir/doctor/finding.h"
 #include "tools/weir/info/info_report.h"
 
 namespace weir::tools {
@@ -16,19 +17,6 @@ struct DoctorFlags {
     std::string listen;  ///< [HOST:]PORT where this one does; empty: it does not
     uint32_t wait_s = 600;
     std::string json;  ///< as --json says
-};
-
-struct Finding {
-    enum class Level : uint8_t {
-        kGood,
-        kNote,     ///< costs something, or matters to some jobs only
-        kProblem,  ///< stops jobs
-    };
-
-    Level level = Level::kGood;
-    std::string subject;
-    std::string says;
-    std::string advice;  ///< what to do; empty: nothing
 };
 
 [[nodiscard]] std::vector<Finding> find_faults(const InfoReport& report, const Config& config);

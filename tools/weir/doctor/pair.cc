@@ -3,8 +3,6 @@
 
 #include <array>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include <fmt/core.h>
@@ -18,6 +16,7 @@
 #include "lib/base/printable.h"
 #include "lib/bootstrap/secret.h"
 #include "tools/weir/command.h"
+#include "tools/weir/doctor/judgement.h"
 #include "tools/weir/doctor/talk.h"
 #include "tools/weir/doctor/transfer.h"
 #include "transport/net/own_address.h"
@@ -33,7 +32,7 @@ using Level = Finding::Level;
 
 constexpr std::string_view kGreeting = "weir-doctor";
 constexpr std::string_view kFromFile = "file";  // the secret is in WEIR_SECRET_FILE
-constexpr double kSlow = 0.4;                   // of the limit; below that something is in the way
+constexpr const char* kDriversFolder = "/sys/class/infiniband";
 
 std::string in_hex(const transport::Secret& secret) {
     std::string text;
@@ -78,11 +77,6 @@ std::string host_name_here() {
     return name.data();
 }
 
-std::string rate(double bytes_per_s) {
-    return bytes_per_s >= 1e9 ? fmt::format("{:.2f} GB/s", bytes_per_s / 1e9)
-                              : fmt::format("{:.1f} MB/s", bytes_per_s / 1e6);
-}
-
 /// Of one core that copies 1 MiB again and again.
 double copy_rate() {
     const std::vector<std::byte> from(1 << 20, std::byte{1});
@@ -95,28 +89,6 @@ double copy_rate() {
         copied += from.size();
     }
     return static_cast<double>(copied) * 1e9 / static_cast<double>(clock.now_ns() - begin_ns);
-}
-
-/// What the driver says of the first port of the RDMA device that WEIR_RDMA_DEVICE names, or of the first one:
-/// "100 Gb/sec (4X EDR)"; empty if there is none.
-std::string link_rate(std::string_view wanted) {
-    std::error_code error;
-    for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
-        if (!wanted.empty() && device.path().filename() != wanted) continue;
-        std::ifstream file(device.path() / "ports/1/rate");
-        std::string line;
-        if (std::getline(file, line)) return line;
-    }
-    return {};
-}
-
-Finding slow_or_good(const std::string& name, double measured, double limit,
-                     const std::string& what, const std::string& advice) {
-    const bool is_slow = measured < kSlow * limit;
-    return {
-        is_slow ? Level::kNote : Level::kGood, name,
-        fmt::format("{}, {:.2f} of the {} {}", rate(measured), measured / limit, rate(limit), what),
-        is_slow ? advice : ""};
 }
 
 /// What to do if a transport does not connect.
@@ -134,21 +106,19 @@ Finding try_one(Talk& talk, const TransferSetting& setting, const std::string& t
                 double stream_rate) {
     const Result<double> measured = try_transfer(talk, setting, transport);
     if (!measured) {
-        return {transport == "tcp" ? Level::kProblem : Level::kNote, transport + " there",
+        const std::string_view wanted = setting.config.text("WEIR_TRANSPORT");
+        const bool is_needed = transport == (wanted == "auto" ? "tcp" : wanted);
+        return {is_needed ? Level::kProblem : Level::kNote, transport + " there",
                 "does not work: " + measured.error().message(), advice_for(transport)};
     }
     if (transport == "shm")
-        return slow_or_good("shm there", *measured, copy_rate(), "that one core copies",
-                            "leave a core of its own to each rank");
+        return judge_rate("shm there", *measured, {copy_rate(), "that one core copies"},
+                          "leave a core of its own to each rank");
     if (transport == "tcp")
-        return slow_or_good("tcp there", *measured, stream_rate, "of a plain TCP stream",
-                            "other programs use the processors: stop them, and measure again");
-    const std::string link = link_rate(setting.config.text("WEIR_RDMA_DEVICE"));
-    Finding finding = slow_or_good("verbs there", *measured, stream_rate, "of a plain TCP stream",
-                                   "the device may be one in software (soft-RoCE), or frames are "
-                                   "lost: see WEIR_RDMA_SERVICE_LEVEL in `weir help variables`");
-    if (!link.empty()) finding.says += "; the link has " + link;
-    return finding;
+        return judge_rate("tcp there", *measured, {stream_rate, "of a plain TCP stream"},
+                          "other programs use the processors: stop them, and measure again");
+    return judge_verbs(*measured, stream_rate,
+                       link_rate(kDriversFolder, setting.config.text("WEIR_RDMA_DEVICE")));
 }
 
 /// Talks with the first address that answers.
@@ -217,10 +187,9 @@ Result<std::vector<Finding>> examine_pair(const std::string& where, const Config
                      fmt::format("{}: what answers there is no `weir doctor`", where));
     std::vector<Finding> findings{
         {Level::kGood, "other host", fmt::format("{} at {}", words[1], at.text()), ""}};
-    if (words[0] != WEIR_VERSION) {
-        findings.push_back({Level::kProblem, "version there",
-                            fmt::format("weir {}, and {} here", words[0], WEIR_VERSION),
-                            "install the same version at both hosts"});
+    for (Finding& one : judge_versions(WEIR_VERSION, words[0])) {
+        findings.push_back(std::move(one));
+        if (findings.back().level == Level::kProblem) return findings;  // it may speak otherwise
     }
     WEIR_ASSIGN(const std::optional<transport::Secret> from_file, secret_of_file(config));
     const bool has_file = words[2] == kFromFile;
@@ -234,7 +203,7 @@ Result<std::vector<Finding>> examine_pair(const std::string& where, const Config
     setting.own.set_port(0);
     WEIR_ASSIGN(const double stream_rate, try_stream(talk, at));
     findings.push_back({Level::kGood, "network there",
-                        fmt::format("{} over a plain TCP stream", rate(stream_rate)), ""});
+                        fmt::format("{} over a plain TCP stream", rate_text(stream_rate)), ""});
     if (is_here) findings.push_back(try_one(talk, setting, "shm", stream_rate));
     for (const char* const name : {"verbs", "tcp"})
         findings.push_back(try_one(talk, setting, name, stream_rate));

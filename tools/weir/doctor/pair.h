@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "lib/base/config.h"
-#include "tools/weir/doctor/doctor.h"
+#include "lib/base/result.h"
+#include "tools/weir/doctor/finding.h"
 
 namespace weir::tools {
 

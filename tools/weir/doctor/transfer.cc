@@ -37,9 +37,8 @@ constexpr uint64_t kPatienceNs = 20 * kSecond;
 class TransferEnd {
 public:
     Status open(const TransferSetting& setting, const std::string& transport) {
-        Config config = setting.config;
-        config.set_flag("WEIR_TRANSPORT", "the transport", transport);
-        WEIR_ASSIGN(devices_, Devices::open(config, setting.secret, true, setting.own));
+        WEIR_ASSIGN(devices_,
+                    Devices::open_only(transport, setting.config, setting.secret, setting.own));
         WEIR_ASSIGN(memory_, Devices::worker_pool(devices_));
         std::byte* const block = memory_->allocate(kBlockBytes, kAlignment);
         if (block == nullptr)
