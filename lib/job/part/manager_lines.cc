@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/job/manager_lines.h"
+#include "lib/job/part/manager_lines.h"
 
 #include <chrono>
 #include <thread>
