@@ -102,8 +102,10 @@ JobTrial try_start(const JobOptions& options, const Config& config) {
     return trial;
 }
 
-Result<std::string> try_devices(const JobTrial& trial, const Config& config,
+Result<std::string> try_devices(const JobTrial& trial, const Config& with_prefault,
                                 const transport::Secret& secret) {
+    Config config = with_prefault;
+    config.set_flag("WEIR_PREFAULT", "the trial", "no");
     // Without roles: what a job of one process opens.
     if (trial.parts.empty()) {
         Roles alone;

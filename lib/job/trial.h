@@ -34,7 +34,8 @@ struct JobTrial {
 [[nodiscard]] JobTrial try_start(const JobOptions& options, const Config& config);
 
 /// Opens what each of `parts` opens: transports, an endpoint and the pools. Returns the names of the
-/// transports. Errors: what ends Job::start() there
+/// transports. Leaves WEIR_PREFAULT out: a trial beside other programs does not take their memory.
+/// Errors: what ends Job::start() there
 [[nodiscard]] Result<std::string> try_devices(const JobTrial& trial, const Config& config,
                                               const transport::Secret& secret);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/trial.h"
 
-#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/bootstrap/secret.h"
+#include "lib/checkpoint/folder_owner.h"
 
 namespace weir {
 namespace {
@@ -77,6 +78,21 @@ TEST_SUITE("trial") {
         CHECK(steps_of(variables).empty());
         variables["WEIR_RANK"] = "0";
         CHECK(steps_of(variables) == std::vector{Step::kFolders});
+    }
+
+    TEST_CASE("a folder that another job writes to names that job, and is left to it") {
+        std::string folder = (std::filesystem::temp_directory_path() / "weir-XXXXXX").string();
+        REQUIRE(::mkdtemp(folder.data()) != nullptr);
+        const Config config = config_of({{"WEIR_CHECKPOINT_DIR", folder}});
+        CHECK(try_start({}, config).folder_owner.empty());
+        CHECK(std::filesystem::is_empty(folder));
+        {
+            const auto owner = checkpoint::FolderOwner::take(folder, 7, std::chrono::seconds(1));
+            REQUIRE(owner.has_value());
+            CHECK(try_start({}, config).folder_owner.find("process") != std::string::npos);
+            CHECK((*owner)->check().has_value());
+        }
+        std::filesystem::remove_all(folder);
     }
 
     TEST_CASE("devices are those that the variables ask for") {

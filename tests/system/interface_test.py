@@ -229,7 +229,7 @@ class Doctor(unittest.TestCase):
         """A problem says what the job's error says, but for the names of flags and variables."""
         rank = {"WEIR_RENDEZVOUS": "127.0.0.1:1", "WEIR_SIZE": "2"}
         with tempfile.TemporaryDirectory(prefix="weir-doctor-") as folder:
-            self.assertEqual(weir("synth", "--out", f"{folder}/part.svm", "--examples", "50", "--features", "20").code, 0)
+            self.assertEqual(weir("synth", "--out", f"{folder}/part.svm", "--examples", "50", "--features", "200").code, 0)
             for variables, words in (
                 ({"WEIR_TRANSPORT": "verbs"}, "WEIR_TRANSPORT=verbs: "), ({"WEIR_HUGE_PAGES": "always", "WEIR_POOL_MIB": "16777216"}, "huge pages of"),
                 ({"WEIR_CHECKPOINT_DIR": "/nowhere"}, "/nowhere"), ({"WEIR_RESUME": "/nowhere"}, "/nowhere"), ({"WEIR_RESUME": folder}, folder),
@@ -258,6 +258,16 @@ class Doctor(unittest.TestCase):
             self.assertEqual(self.problems(WEIR_CHECKPOINT_DIR=folder, WEIR_RESUME="auto", WEIR_CONTACT_FILE=f"{folder}/contact", WEIR_SERVERS="3",
                                            WEIR_REPLICAS="2", WEIR_TRANSPORT="tcp", WEIR_HUGE_PAGES="never"), [])
             self.assertEqual(os.listdir(folder), [])
+
+    def test_an_address_does_not_matter_to_a_job_of_shared_memory(self):
+        self.assertEqual(self.findings(WEIR_BIND="203.0.113.77", WEIR_TRANSPORT="shm", **testing.POOL)["address"]["level"], "note")
+
+    def test_it_does_not_take_the_memory_of_a_job(self):
+        doctor = subprocess.Popen([WEIR, "doctor"], stdout=subprocess.DEVNULL, env=testing.clean_environment({"WEIR_PREFAULT": "yes", "WEIR_POOL_MIB": "512"}))
+        _, status, used = os.wait4(doctor.pid, 0)
+        doctor.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(doctor.returncode, 0)
+        self.assertLess(used.ru_maxrss, 256 * 1024)  # KiB
 
     def test_ranks_of_a_launcher_have_no_problem(self):
         done = weir("run", "-n", "2", "--", WEIR, "doctor", **testing.POOL)

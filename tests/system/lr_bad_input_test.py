@@ -327,7 +327,7 @@ class BadInput(testing.Folder, unittest.TestCase):
             done = self.fails("RANK=0|--rank=0.*--size N", "--train", train, *(() if alone else ("--rank", 0)), **alone)
             self.assertEqual(done.code, 2)
         self.fails("'nowhere'", "--train", train, "--rank", 0, "--size", 2, "--rendezvous", "nowhere")
-        self.fails("rank 3 of a job of 2", "--train", train, "--rank", 3, "--size", 2, "--rendezvous", "127.0.0.1:7777")
+        self.fails("--rank=3: ranks of a job of 2 are 0 to 1", "--train", train, "--rank", 3, "--size", 2, "--rendezvous", "127.0.0.1:7777")
 
     def test_two_jobs_on_one_host_do_not_mix(self):
         data = {"dense": testing.dense(), "text": testing.text_like()}

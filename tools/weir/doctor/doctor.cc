@@ -103,7 +103,8 @@ Finding own_addresses(const Config& config) {
         if (listens)
             return {Level::kGood, "address",
                     fmt::format("others reach this host at {} (WEIR_BIND)", found->host()), ""};
-        return {Level::kProblem, "address",
+        const bool is_needed = config.text("WEIR_TRANSPORT") != "shm";
+        return {is_needed ? Level::kProblem : Level::kNote, "address",
                 fmt::format("WEIR_BIND={}: {}", bind, listens.error().message()),
                 "set it to an address of this host, an interface or a network, or unset it"};
     }
