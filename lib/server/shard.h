@@ -5,21 +5,27 @@
 ///
 /// The way of a push, from file to file:
 ///   shard.cc         receive(): which kind of message, from whom (Sessions)
-///   shard_admit.cc   admit(): is it valid, is it its turn; if not, keep() it (KeptRequests)
-///   shard_fetch.cc   start(): its keys and values are in the message, or mapped, or read by the
-///                    Fetcher, which ends in fetched()
-///   shard_order.cc   execute(): in order (PushOrder), unless it was executed before
-///                    (ClockTable) or its rows are pinned (Pins)
-///   shard_push.cc    resolve(): which rows; the table changes them
-///   shard_parts.cc   end_part(): of an iteration: is it complete (IterationProgress), then run the
-///                    rule; shard_members.cc says whose parts it waits for
+///   shard_admit.cc   admit(): is it valid
+///   shard_order.cc   admit_push(): are its keys and values here, in the message or mapped
+///                    (find_bytes(), shard_fetch.cc); if not, keep() it (KeptRequests) until the
+///                    Fetcher has read them, which ends in fetched_push() and run_queue().
+///                    execute(): in order (PushOrder), unless it was executed before (ClockTable)
+///                    or its rows are pinned (Pins). resolve_push(): which rows; push_entries():
+///                    the table changes them
+/// That of a part of an iteration:
+///   shard_admit.cc   admit_part(): is it its turn; if not, keep() it
+///   shard_fetch.cc   start(): as above, but with fetched() and apply()
+///   shard_push.cc    push_part(): resolve(), and the sum of the iteration grows
+///   shard_parts.cc   end_part(): is it complete (IterationProgress), then run the rule;
+///                    shard_members.cc says whose parts it waits for
+/// The reply of both:
 ///   requests/replies.h  reply_when_replicated()
 /// If a rule throws: thrown(), and nothing of all that, until the manager ends the job.
 /// A table that is made, or dropped: shard_tables.cc.
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Replication.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
-/// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
-/// has to write the values.
+/// A pull goes through start() and apply() to shard_pull.cc, and from there through PullWrites if
+/// the network has to write the values.
 
 #include <array>
 #include <deque>

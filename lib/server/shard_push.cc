@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a push does: it changes the table; or it is part of an iteration, and is added to that
-/// iteration's sum (shard_parts.cc goes on).
+/// What a part of an iteration does: it is added to the iteration's sum, or, if it is all of it,
+/// changes the table (shard_parts.cc goes on). Other pushes: shard_order.cc. And what a request
+/// names in a table, for both and for pulls.
 
 #include <array>
 #include <cstring>
