@@ -85,7 +85,8 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .unit = "s",
      .most = 86'400,
      .meaning =
-         "with reassign: how long a worker may show no sign of life (JobOptions::work_lease)"},
+         "with reassign: how long a worker may show no sign of life, 5 or more; 0: as long as "
+         "it likes (JobOptions::work_lease)"},
     {.name = "WEIR_CONTACT_FILE",
      .meaning = "file to write for those who look after the job or join it "
                 "(JobOptions::contact_file)"},
@@ -120,15 +121,17 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .meaning = "how long a process may be out of the manager's reach before it counts as lost; a "
                 "server whose parameters have copies answers no longer than that without hearing "
                 "from the manager, and is replaced after about 1.25 times that, or once it is "
-                "known to be dead; keep it below a third of WEIR_DEADLINE_MS; counts where the "
-                "manager is; of several managers, all must have the same"},
+                "known to be dead; counts where the manager is; of several managers, all must have "
+                "the same"},
     {.name = "WEIR_DEADLINE_MS",
      .kind = VariableKind::kNumber,
      .default_value = "30000",
      .unit = "ms",
      .least = 1,
      .most = 86'400'000,
-     .meaning = "how long a push, a pull or another request may take"},
+     .meaning = "how long a push, a pull or another request may take; calls that wait for other "
+                "workers' computing (iterations, barriers) take longer, and end when a server "
+                "gives no sign of life for so long"},
     {.name = "WEIR_POOL_MIB",
      .kind = VariableKind::kNumber,
      .default_value = "1024",

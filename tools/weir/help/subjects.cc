@@ -87,7 +87,11 @@ constexpr std::string_view kFailures =
     "  --checkpoint DIR           all of it: --resume DIR goes on from the newest checkpoint\n"
     "\n"
     "A server that is silent for 1.25 times WEIR_LEASE_MS counts as lost. Calls end after\n"
-    "WEIR_DEADLINE_MS with an error that names who did not answer.\n";
+    "WEIR_DEADLINE_MS with an error that names who did not answer. Those that wait for other "
+    "workers'\n"
+    "computing (iterations, barriers) wait for as long as these compute, and end when one of them "
+    "dies\n"
+    "or a server is silent for WEIR_DEADLINE_MS.\n";
 
 constexpr std::string_view kCheckpoints =
     "--checkpoint DIR gives a job a folder that all servers see. One is written\n"
