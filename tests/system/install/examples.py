@@ -4,12 +4,14 @@
 
 Usage: examples.py ROOT WORK FLAG...    ROOT: the tree; WORK: an existing folder for what is built; FLAG: of the compiler
 
-A block with a main() is a program, which runs alone and as the ranks of each launcher. A struct is an update rule, which is registered and
-makes a table. Any other block is the inside of a function that has a `client` and returns a weir::Status; it runs alone.
+A block with a main() is a program, which runs alone and as the ranks of each launcher. Any other block is the inside of a function that has
+a `client` and returns a weir::Status; it runs alone. A block `sh installed` has commands that make a program of trainer.cc, the first program
+of its page, and start it.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +21,9 @@ sys.path[:0] = [str(SYSTEM), str(SYSTEM / "launchers")]
 import launch as launchers  # noqa: E402
 from reserved_port import ReservedPort  # noqa: E402
 
-PAGES = ("README.md", "lib/embedding.md", "lib/worker/iterations.md", "lib/weir.h")
+PAGES = ("README.md", "lib/embedding.md", "lib/store/rules/rules.md", "lib/worker/iterations.md", "lib/weir.h")
 
-INCLUDES = """#include <algorithm>
+PREAMBLE = """#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -30,8 +32,7 @@ INCLUDES = """#include <algorithm>
 #include <string>
 #include <vector>
 #include <weir/weir.h>
-"""
-PREAMBLE = INCLUDES + """static weir::Status example(weir::Client& client) {
+static weir::Status example(weir::Client& client) {
 """
 MAIN = """
 return {};
@@ -44,26 +45,9 @@ int main() {
 """
 
 
-RULE = """
-static weir::Status example(weir::Client& client) {
-    WEIR_ASSIGN(auto table, client.create_table<float>("rows", {.width = 4, .rule = {"of_the_page", {{0.1, 0.1}}}}));
-    const std::vector<uint64_t> keys = {3, 8};
-    const std::vector<float> values(keys.size() * 4, 1);
-    return table.push(keys, values).wait();
-}
-int main() {
-    weir::JobOptions options;
-    options.add_rules = [](weir::RuleRegistry& rules) { (void)rules.register_rule<%s>("of_the_page"); };
-    const weir::Status done = weir::run(options, example);
-    if (!done) std::fprintf(stderr, "%%s\\n", done.error().message().c_str());
-    return done ? 0 : 1;
-}
-"""
-
-
-def blocks(text):
+def blocks(text, kind="cpp"):
     """(line, code) of each block"""
-    for match in re.finditer(r"^```cpp\n(.*?)^```$", text, re.M | re.S):
+    for match in re.finditer(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S):
         yield text.count("\n", 0, match.start()) + 1, match[1]
 
 
@@ -80,7 +64,7 @@ def run_as_ranks(programs):
             for rank in ranks:
                 if rank.wait(timeout=60):
                     raise subprocess.CalledProcessError(rank.returncode, rank.args)
-    for kind in ("openmpi", "hydra", "slurm-pmix"):
+    for kind in ("weir", "openmpi", "hydra", "slurm-pmix"):
         try:
             with launchers.launcher(kind) as launch:
                 for program in programs:
@@ -90,6 +74,22 @@ def run_as_ranks(programs):
             print(f"ok {len(programs)} programs by {kind}")
         except launchers.Missing as missing:
             print(f"SKIPPED: {missing}")
+
+
+def run_commands(script, program, work):
+    """On a page, of its first program."""
+    folder = work / "commands"
+    folder.mkdir()
+    shutil.copy(program, folder / "trainer.cc")
+    try:
+        launchers.find_openmpi()
+    except launchers.Missing as missing:
+        print(f"SKIPPED: {missing}")
+        return
+    done = launchers.run(["bash", "-eu", "-c", f"cd $0\n{script}", folder], launchers.clean_environment({"OMPI_MCA_rmaps_base_oversubscribe": "1"}), 120)
+    if done.code:
+        raise subprocess.CalledProcessError(done.code, script, done.out, done.err)
+    print(f"ok {script}", end="")
 
 
 # A program that calls the steps of weir::run() itself.
@@ -138,12 +138,8 @@ def main():
             count += 1
             is_program = "int main(" in code
             source = work / f"example_{count}.cc"
-            rule = re.match(r"struct (\w+)", code) if "kCombine" in code else None
             code = f'#line {line + 1} "{path}"\n{code}'
-            if rule:
-                source.write_text(f"{INCLUDES}#include <weir/rules.h>\n{code}{RULE % rule[1]}")
-            else:
-                source.write_text(code if is_program else PREAMBLE + code + MAIN)
+            source.write_text(code if is_program else PREAMBLE + code + MAIN)
             program = source.with_suffix("")
             compile_as(source, program)
             subprocess.run([str(program)], check=True, timeout=60)
@@ -153,6 +149,8 @@ def main():
                     raise SystemExit(f"{path}:{line}: a program that does not use weir::run()")
                 if len(programs) == 1:
                     check_without_serve(source, compile_as)
+                    for _, script in blocks(text, "sh installed"):
+                        run_commands(script, source, work)
             print(f"ok {path}:{line}")
     run_as_ranks(programs)
     return 0 if count >= 8 else f"only {count} examples found"

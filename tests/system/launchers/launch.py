@@ -4,7 +4,7 @@
     with launcher("slurm-pmix") as launch:          # Missing if it is not installed
         done = launch(4, [program, "--flag"])       # Done(code, out, err, seconds)
 
-Kinds: openmpi, hydra, slurm-pmix, slurm-pmi2, slurm-none, hand. Several of them can share one Slurm: see slurm().
+Kinds: weir (`weir run`), openmpi, hydra, slurm-pmix, slurm-pmi2, slurm-none, hand. Several of them can share one Slurm: see slurm().
 """
 
 import contextlib
@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from reserved_port import ReservedPort  # noqa: E402
 
-KINDS = ("openmpi", "hydra", "slurm-pmix", "slurm-pmi2", "slurm-none", "hand")
+KINDS = ("weir", "openmpi", "hydra", "slurm-pmix", "slurm-pmi2", "slurm-none", "hand")
 Done = namedtuple("Done", "code out err seconds")
 
 
@@ -131,9 +131,11 @@ def launcher(kind, slurm_environment=None):
     if kind == "hand":
         yield launch_by_hand
         return
-    environment = {}
+    environment, behind = {}, []
     with contextlib.ExitStack() as stack:
-        if kind == "openmpi":
+        if kind == "weir":
+            prefix, behind = ["weir", "run"], ["--"]
+        elif kind == "openmpi":
             prefix = [find_openmpi(), "--oversubscribe", "--bind-to", "none"]
         elif kind == "hydra":
             prefix = [find("mpich", "mpiexec.hydra")]
@@ -144,7 +146,7 @@ def launcher(kind, slurm_environment=None):
             raise ValueError(f"launcher {kind}; known are {', '.join(KINDS)}")
 
         def launch(size, command, extra=None, timeout_s=60, flags=()):
-            words = [*prefix, *flags, "-n", size, *command]
+            words = [*prefix, *flags, "-n", size, *behind, *command]
             for _ in range(4):
                 done = run(words, clean_environment({**environment, **(extra or {})}), timeout_s)
                 if HYDRA_CRASH not in done.err:
