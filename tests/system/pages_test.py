@@ -2,12 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands on the pages are run, and flags and variables that pages name exist.
 
-    pages_test.py PATH-OF-WEIR PAGE... Pages|Launchers
+    pages_test.py PATH-OF-WEIR PAGE... Pages|Launchers|Brief
     pages_test.py --variables PATH-OF-WEIR               # prints the table of tools/weir/variables.md
 
-A block marked `sh` is run, those of a page one after the other in one folder; it has at most one port, 127.0.0.1:7070, which is replaced.
-One marked `sh LAUNCHER` is run by Launchers, if that launcher is installed. Of all other commands of weir, and of programs in tools/, the
-flags are looked up in --help.
+How a block is run is said behind its ```: those of a page for one way are run one after the other, in one folder. They have at most one port,
+127.0.0.1:7070, which is replaced.
+
+    sh              as it stands; errors that `weir` prints count
+    sh mpirun       (or another launcher) by Launchers, if that is installed
+    sh brief        by Brief: what takes minutes is shortened as SHORT says
+    sh tree         in the tree, shortened as SHORT says
+    sh installed    by install/examples.py, against an installed copy
+    console         lines behind "$ " as they stand; then each line shown begins a line that is printed, up to its first number or gap
+
+Of all other commands of weir, and of programs in tools/, the flags are looked up in --help.
 """
 
 import contextlib
@@ -30,7 +38,19 @@ WEIR, PAGES = "", []
 BLOCK = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.M | re.S)  # its language, the launcher, the text
 INLINE = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"(?<![\w/.-])(weir (?=[a-z])|tools/[a-z/]+ )([^|;&#)\n]*)")  # the program, and its words
-NO_VARIABLES = {"WEIR_VERSION", "WEIR_VERSION_NUMBER", "WEIR_MAKE_VERSION", "WEIR_TRY", "WEIR_ASSIGN", "WEIR_CHECK", "WEIR_SEED", "WEIR_HISTORIES", "WEIR_HISTORIES_SHARE"}
+NO_VARIABLES = {"WEIR_VERSION", "WEIR_VERSION_NUMBER", "WEIR_MAKE_VERSION", "WEIR_TRY", "WEIR_ASSIGN", "WEIR_CHECK", "WEIR_SEED", "WEIR_HISTORIES", "WEIR_HISTORIES_SHARE", "WEIR_TRAIN_FILE"}
+COMMAND_LINE = re.compile(r"(\$|weir|mpirun|srun|mpiexec\S*|g\+\+|meson|ninja|export|(\./)?(tools|tests)/\S+) ", re.M)  # at the start of a line
+SHORT = (
+    (r"^((?:WEIR_\w+=\S+ )?weir bench [^#\n]*?)(?= *#|$)", r"\1 --brief"),
+    (r"^(tests/rxe/run) ", r"test -x $TREE/\1 # "),  # the phase rxe runs it
+    (r"^(weir synth --out \S+)", r"\1 --examples 20000 --features 20000"),
+    (r"^(tools/install-deps) ", r"\1 --list "),
+    (r"\bbuild-release\b", r"$FOLDER/build"),
+    (r"\bninja -C", r"ninja -n -C"),
+    (r"^(./tools/quickstart)", r"\1 --help"),  # quickstart_test.py runs it
+    (r"^(./tools/check)", r"\1 --list"),
+)
+SHORTENED = ("brief", "tree")
 MAY_COME = ("Connection refused", "the job has not begun yet")  # to a command that is repeated until it has
 
 
@@ -51,20 +71,52 @@ def table_of_variables():
 def commands(text):
     """The program and the words behind it of each command that is not run here."""
     for kind, _, block in BLOCK.findall(text):
-        if kind not in ("sh", "cpp", "cmake"):
+        if kind not in ("sh", "console", "cpp", "cmake"):
             yield from COMMAND.findall(block.replace("\\\n", " "))
     for words in INLINE.findall(BLOCK.sub("", text)):
         yield from COMMAND.findall(words)
 
 
-def run_blocks(case, page, launcher, folder, extra):
-    """Runs the blocks of a page for this launcher (or none), one after the other in the folder; returns how many."""
-    blocks = [block for kind, wanted, block in BLOCK.findall(page.read_text()) if (kind, wanted) == ("sh", launcher)]
+def shortened(script):
+    for long, short in SHORT:
+        script = re.sub(long, short, script, flags=re.M)
+    return script
+
+
+def label(line):
+    return re.match(r"(?:(?!  |\d|-\d).)*", line.strip())[0].strip()
+
+
+def check_session(case, session, run):
+    """Each command's output has a line like each that is shown below it, in their order. A line of dots stands for any."""
+    for part in re.split(r"^\$ ", session, flags=re.M)[1:]:
+        command, _, shown = part.partition("\n")
+        done = run(f"exec 2>&1\n{command}")
+        case.assertEqual(done.code, 0, f"{command}\n{done}")
+        printed = iter(done.out.splitlines())
+        for line in shown.splitlines():
+            if line != "...":
+                case.assertTrue(any(label(line) == label(other) for other in printed), f"{command}\n{line}\n{done}")
+
+
+def run_blocks(case, page, way, folder, extra):
+    """Runs the blocks of a page for this way of running them, one after the other in the folder; returns how many."""
+    kinds = [("sh", way), ("console", way)]
+    blocks = [(kind, block) for kind, wanted, block in BLOCK.findall(page.read_text()) if (kind, wanted) in kinds]
+    environment = testing.clean_environment({"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL, "TREE": str(ROOT), "FOLDER": folder, **extra})
+    place = str(ROOT) if way == "tree" else folder
+
+    def run(script):
+        return testing.run(["bash", "-eu", "-c", f"cd $0\n{script}", place], environment, (10 if way == "brief" else 3) * testing.LIMIT_S)
+
     with ReservedPort() as port:
-        for block in blocks:
+        for kind, block in blocks:
+            if kind == "console":
+                check_session(case, block, run)
+                continue
             script = block.replace("127.0.0.1:7070", f"127.0.0.1:{port}")
-            environment = testing.clean_environment({"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL, **extra})
-            done = testing.run(["bash", "-eu", "-c", f"cd $0\n{script}", folder], environment, 3 * testing.LIMIT_S)
+            script = shortened(script) if way in SHORTENED else script
+            done = run(script)
             case.assertEqual(done.code, 0, f"{script}\n{done}")
             errors = [line for line in done.err.splitlines() if line.startswith("weir: error") and not any(words in line for words in MAY_COME)]
             case.assertEqual(errors, [], f"{script}\n{done}")
@@ -94,13 +146,28 @@ class Launchers(unittest.TestCase):
             self.commands_run("srun", lambda: extra.update(stack.enter_context(launchers.slurm())), extra)
 
 
+class Brief(unittest.TestCase):
+    def test_commands_that_take_minutes(self):
+        with tempfile.TemporaryDirectory(prefix="weir-pages-") as folder:
+            self.assertGreater(sum(run_blocks(self, page, "brief", folder, {}) for page in PAGES), 0)
+
+
 class Pages(unittest.TestCase):
     def test_commands_run(self):
-        count = 0
+        for way, least in (("", 10), ("tree", 2)):
+            count = 0
+            for page in PAGES:
+                with tempfile.TemporaryDirectory(prefix="weir-pages-") as folder, self.subTest(page):
+                    for name in ("adult.train", "adult.test"):
+                        testing.write(f"{folder}/{name}.svm", testing.like_adult())
+                    count += run_blocks(self, page, way, folder, {})
+            self.assertGreater(count, least)
+
+    def test_blocks_of_commands_say_how_they_are_run(self):
         for page in PAGES:
-            with tempfile.TemporaryDirectory(prefix="weir-pages-") as folder, self.subTest(page):
-                count += run_blocks(self, page, "", folder, {})
-        self.assertGreater(count, 5)
+            for kind, _, block in BLOCK.findall(page.read_text()):
+                if not kind:
+                    self.assertIsNone(COMMAND_LINE.match(block), f"{page}:\n{block}")
 
     def test_flags_of_commands_exist(self):
         helps, count = {}, 0
@@ -116,7 +183,8 @@ class Pages(unittest.TestCase):
         self.assertGreater(count, 30)
 
     def test_variables_exist_and_their_page_is_what_the_program_says(self):
-        known = {one["name"] for one in variables()} | NO_VARIABLES
+        old = re.findall(r'old_name = "(\w+)"', (ROOT / "lib/base/config_variables.h").read_text())
+        known = {one["name"] for one in variables()} | NO_VARIABLES | set(old)
         for page in PAGES:
             self.assertEqual(set(re.findall(r"\bWEIR_[A-Z_]*[A-Z]\b", page.read_text())) - known, set(), page)
         page = next(page for page in PAGES if page.name == "variables.md").read_text()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the pages agree with the tree: the layer table is that of layers.py, files and headings that pages link to exist, README.md is
-short."""
+short, and the commands of every page are checked by a test."""
 
 import re
 import subprocess
@@ -13,6 +13,7 @@ LAYERS = re.compile(r"<!-- layers -->\n(.*?)<!-- /layers -->", re.S)
 LAYERS_PAGE = "lib/architecture.md"
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"^```.*?^```$", re.M | re.S)
+TESTS_OF_PAGES = "tests/system/meson.build"
 README_LINES, README_COLUMNS = 200, 120
 
 
@@ -53,6 +54,13 @@ def link_problems(root):
                 yield f"{page.relative_to(root)} links to {target}#{heading}, and there is no such heading"
 
 
+def unchecked_pages(root):
+    checked = (root / TESTS_OF_PAGES).read_text()
+    for name in tree_files(root):
+        if name.endswith(".md") and f"'../../{name}'" not in checked:
+            yield f"{name} is not among the pages of {TESTS_OF_PAGES}, so nobody checks its commands"
+
+
 def readme_problems(readme):
     lines = readme.read_text().splitlines()
     if len(lines) > README_LINES:
@@ -65,6 +73,6 @@ def readme_problems(readme):
 def check(shop):
     if not (shop.root / "README.md").exists():
         raise Failure("README.md is missing")
-    problems = [*layer_problems(shop.root), *link_problems(shop.root), *readme_problems(shop.root / "README.md")]
+    problems = [*layer_problems(shop.root), *link_problems(shop.root), *unchecked_pages(shop.root), *readme_problems(shop.root / "README.md")]
     shop.log("\n".join(problems))
     return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table, links of all pages, length of README.md")
