@@ -23,9 +23,9 @@ Error refused(const TableSchema& schema, std::string_view why) {
     return Error(Errc::kInvalidArgument, fmt::format("table '{}': {}", schema.name, why));
 }
 
-/// Whether the rule is that of the process that made the table, as far as one can see.
-Status check_same_rule(const TableSchema& schema, const RuleEntry& rule) {
-    const uint64_t hash = rule.hash(schema.parameters);
+/// Whether the rule is that of the process that made the table, as far as one can see. `hash`: of the
+/// rule here.
+Status check_same_rule(const TableSchema& schema, const RuleEntry& rule, uint64_t hash) {
     if (schema.rule_hash == 0 || schema.rule_hash == hash) return {};
     const std::string how =
         schema.rule_version != rule.version
@@ -41,8 +41,8 @@ Status check_same_rule(const TableSchema& schema, const RuleEntry& rule) {
                              schema.name, rule.name, how));
 }
 
-/// Asks code of the program.
-Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
+/// Asks code of the program, also for the rule's `hash`.
+Status check_rule(const TableSchema& schema, const RuleEntry& rule, uint64_t& hash) {
     if (const Status sound =
             rule.check_parameters(schema.parameters, schema.value_type, schema.width);
         !sound)
@@ -61,12 +61,13 @@ Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
                                    "is {}; use a smaller width",
                                    schema.rule, state_bytes, kStateBytesMax));
     }
-    return check_same_rule(schema, rule);
+    hash = rule.hash(schema.parameters, schema.value_type, schema.width);
+    return check_same_rule(schema, rule, hash);
 }
 
-}  // namespace
-
-Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegistry& rules) {
+/// check_schema(), which also finds the rule's hash.
+Result<const RuleEntry*> find_rule(const TableSchema& schema, const RuleRegistry& rules,
+                                   uint64_t& hash) {
     if (!schema.name.empty() && !is_printable_name(schema.name)) {
         return Error(Errc::kInvalidArgument,
                      "the name of a table has a control character; choose one of letters, digits "
@@ -97,7 +98,7 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
     try {
-        WEIR_TRY(check_rule(schema, *rule));
+        WEIR_TRY(check_rule(schema, *rule, hash));
     } catch (const std::bad_alloc&) {
         throw;
     } catch (...) {
@@ -105,6 +106,21 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                                                    schema.rule, text_of_exception()));
     }
     return rule;
+}
+
+}  // namespace
+
+Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegistry& rules) {
+    uint64_t hash = 0;
+    return find_rule(schema, rules, hash);
+}
+
+Status name_rule(TableSchema& schema, const RuleRegistry& rules) {
+    uint64_t hash = 0;
+    WEIR_ASSIGN(const RuleEntry* const rule, find_rule(schema, rules, hash));
+    schema.rule_version = rule->version;
+    schema.rule_hash = hash;
+    return {};
 }
 
 Error of_table(std::string_view name, const Error& error) {

@@ -52,6 +52,10 @@ struct TableSchema {
 [[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
                                                     const RuleRegistry& rules);
 
+/// Says in the schema of a new table which rule it has: that of this process, with version and hash.
+/// Errors: as check_schema()
+[[nodiscard]] Status name_rule(TableSchema& schema, const RuleRegistry& rules);
+
 /// The error with the name of the table before it, unless it has that.
 [[nodiscard]] Error of_table(std::string_view name, const Error& error);
 

@@ -121,7 +121,7 @@ public:
     [[nodiscard]] size_t shard_count() const noexcept { return view().shards().size(); }
 
     // Calls to the manager.
-    CallId create_table(const TableSchema& schema) { return control_.create_table(schema); }
+    CallId create_table(TableSchema schema) { return control_.create_table(std::move(schema)); }
 
     CallId open_table(std::string_view table_name) {
         return control_.ask_about_table(wire::Kind::kOpenTable, table_name);

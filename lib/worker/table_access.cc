@@ -122,10 +122,6 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.allow_not_finite = options.allow_not_finite;
     wanted.max_delay = options.max_delay;
     wanted.in_checkpoints = options.in_checkpoints;
-    if (const auto rule = state.core().rules().find(wanted.rule)) {
-        wanted.rule_version = (*rule)->version;
-        wanted.rule_hash = (*rule)->hash(wanted.parameters);
-    }
     WEIR_TRY(state.wait_for_tasks(after));
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });

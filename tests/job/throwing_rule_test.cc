@@ -35,6 +35,28 @@ struct NeverNegative {
     }
 };
 
+/// Adds, and keeps state of rows that are wide enough.
+struct WideRows {
+    static constexpr uint32_t kPushedValues = 1;
+    static constexpr Combine kCombine = Combine::kSum;
+    template <class T>
+    static constexpr bool kSupports = std::is_floating_point_v<T>;
+
+    static const char* check(const RuleParameters&, uint32_t) { return nullptr; }
+
+    template <class T>
+    static size_t state_bytes(size_t width) {
+        if (width < 5) throw std::length_error("no state of a row of less than 5 values");
+        return sizeof(T);
+    }
+
+    template <class T>
+    static void update_row(const RuleRow<T>& row, const RuleContext&) {
+        for (uint32_t i = 0; i < row.width; ++i)
+            row.values[i] += row.pushed[i];
+    }
+};
+
 JobOptions negative_options(uint32_t servers, uint32_t replicas) {
     JobOptions options;
     options.servers = servers;
@@ -94,6 +116,30 @@ TEST_SUITE("throwing rules of jobs") {
                 return table.push(keys, less).wait();
             });
         check_names_rule(done);
+    }
+
+    TEST_CASE("a rule is asked about rows of the table's width only, and named if it throws then") {
+        JobOptions options;
+        options.workers = 1;
+        options.add_rules = [](RuleRegistry& rules) {
+            REQUIRE(rules.register_rule<WideRows>("wide_rows").has_value());
+        };
+        const auto job = start_job(options);
+        auto client = std::move(job->make_client(0)).value();
+        const auto narrow = client.create_table<float>("t", {.width = 4, .rule = "wide_rows"});
+        REQUIRE(narrow.code() == Errc::kException);
+        CHECK(narrow.error().text() ==
+              "table 't': rule 'wide_rows' threw: no state of a row of less than 5 values");
+        auto wide = client.create_table<float>("t", {.width = 5, .rule = "wide_rows"});
+        REQUIRE_MESSAGE(wide, wide.error().text());
+        const std::vector<uint64_t> keys = {3};
+        const std::vector<float> ones(5, 1);
+        std::vector<float> values(5);
+        REQUIRE(wide->push(keys, ones).wait());
+        REQUIRE(wide->pull(keys, values).wait());
+        CHECK(values == ones);
+        REQUIRE(client.leave());
+        CHECK(job->serve());
     }
 }
 

@@ -224,6 +224,17 @@ TEST_SUITE("job tables") {
         }
     }
 
+    TEST_CASE("what a rule of other rows was compared by is not taken for that of the checkpoint") {
+        Tables job;
+        job.resume();
+        TableSchema wanted = testing::sparse_table("old");
+        wanted.width = 7;
+        wanted.rule_hash = 22;
+        job.ask("old", encode_schema(wanted));
+        CHECK(job.sent_schema(0).width == 1);
+        CHECK(job.sent_schema(0).rule_hash == 0);  // the worker tells the widths
+    }
+
     TEST_CASE("a table of the checkpoint that cannot be read is dropped and refused for good") {
         Tables job;
         job.resume();

@@ -255,7 +255,8 @@ TEST_SUITE("drop_order") {
         TableSchema schema = dense_table("others", kDroppedCells);
         schema.rule = "sgd";
         schema.parameters.value[0] = 0.5;
-        schema.rule_hash = (*rules.find("sgd"))->hash(schema.parameters);
+        schema.rule_hash =
+            (*rules.find("sgd"))->hash(schema.parameters, schema.value_type, schema.width);
         job.make_table(1, schema);
         schema.rule_version = 2;
         ++schema.rule_hash;

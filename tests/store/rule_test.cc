@@ -91,7 +91,7 @@ template <class R>
 uint64_t hash_of(const weir::RuleParameters& parameters) {
     weir::RuleRegistry rules;
     REQUIRE(rules.register_rule<R>("mean"));
-    return (*rules.find("mean"))->hash(parameters);
+    return (*rules.find("mean"))->hash(parameters, weir::ValueType::kFloat64, 1);
 }
 
 }  // namespace
@@ -214,7 +214,8 @@ TEST_SUITE("rule") {
         schema.value_type = ValueType::kFloat64;
         schema.rule = "mean";
         CHECK(check_schema(schema, new_rules));  // of a checkpoint from before rules had versions
-        schema.rule_hash = (*old_rules.find("mean"))->hash(schema.parameters);
+        schema.rule_hash =
+            (*old_rules.find("mean"))->hash(schema.parameters, schema.value_type, schema.width);
         CHECK(check_schema(schema, old_rules));
         const auto refused = check_schema(schema, new_rules);
         REQUIRE(refused.code() == Errc::kTypeMismatch);

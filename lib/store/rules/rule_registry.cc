@@ -140,14 +140,9 @@ uint64_t RuleEntry::hash(const RuleParameters& given) const {
     for (const RuleArgument& argument : arguments)
         facts +=
             fmt::format(" {} {:a} {}", argument.name, argument.otherwise, argument.may_be_negative);
-    for (const RuleKernels& of_type : kernels) {
-        if (of_type.run == nullptr) {
-            facts += '-';
-            continue;
-        }
-        for (const size_t width : kWidths)
-            facts += fmt::format("+{}", of_type.state_bytes(width));
-    }
+    for (const RuleKernels& of_type : kernels)
+        facts += of_type.run == nullptr ? '-' : '+';
+    facts += fmt::format("{}", kernels_for(type).state_bytes(width));
     return fnv1a(facts) | 1;
 }
 

@@ -35,8 +35,9 @@ struct RuleEntry {
     std::array<RuleKernels, kValueTypeCount> kernels{};
     uint32_t version = 0;  ///< that its author gives
 
-    /// Of all that can be compared with the rule of this name in another process; not 0. Bodies cannot.
-    [[nodiscard]] uint64_t hash(const RuleParameters& given) const;
+    /// Of all that can be compared, in a table of such rows, with the rule of this name in another
+    /// process; not 0. Bodies cannot. It asks code of the program, which may throw.
+    [[nodiscard]] uint64_t hash(const RuleParameters& given, ValueType type, uint32_t width) const;
 
     /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
     [[nodiscard]] Status check_parameters(const RuleParameters& given, ValueType type,

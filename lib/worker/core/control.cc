@@ -57,13 +57,11 @@ void Control::add_request(CallId call_id, Call& call, Question question) {
     sender_.submit(id, *request, call);
 }
 
-Control::CallId Control::create_table(const TableSchema& schema) {
-    if (Status wrong = check_table_name(schema.name); !wrong)
-        return calls_.failed(std::move(wrong));
+Control::CallId Control::create_table(TableSchema schema) {
+    Status wrong = check_table_name(schema.name);
     // Checked here too: a shard could not describe the mistake as well.
-    if (Result<const RuleEntry*> rule = check_schema(schema, rules_); !rule) {
-        return calls_.failed(std::move(rule).error());
-    }
+    if (wrong) wrong = name_rule(schema, rules_);
+    if (!wrong) return calls_.failed(std::move(wrong));
     return ask({.kind = Kind::kCreateTable,
                 .body = TableMessage{0, schema.name, encode_schema(schema)}.encode()});
 }

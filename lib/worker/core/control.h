@@ -70,7 +70,7 @@ public:
     [[nodiscard]] Result<uint64_t> remaining_ns(const Call& call) const;
 
     // As ClientCore has them.
-    CallId create_table(const TableSchema& schema);
+    CallId create_table(TableSchema schema);
     CallId ask_about_table(wire::Kind kind, std::string_view table_name);
     CallId barrier(uint64_t deadline_ns, std::span<const TaskId> after);
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
