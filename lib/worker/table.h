@@ -105,7 +105,8 @@ struct PushOptions {
     /// not named is as the table's parameters say. All workers push the same ones in an iteration; else it
     /// fails for all with kDifferentArguments, which names two of them. Names are read before the call
     /// returns.
-    /// Errors: kInvalidArgument: the rule has no such argument, or takes no such number
+    /// Errors: kInvalidArgument: the rule has no such argument, or takes no such number; or one is
+    ///         named twice
     std::vector<NamedNumber> arguments = {};
 };
 

@@ -73,6 +73,12 @@ TEST_SUITE("rule input") {
             CHECK(refused({{"rate", 1}, {"weight_decay", -1}}, iteration) ==
                   "table 't': rule 'momentum': the argument weight_decay must be 0 or greater, is "
                   "-1");
+            for (const double momentum : {1.0, 1 - 1e-17, 7.0})
+                CHECK(refused({{"momentum", momentum}}, iteration)
+                          .starts_with("table 't': rule 'momentum': the argument momentum must be "
+                                       "less than 1 as float64, is "));
+            CHECK(refused({{"rate", 1}, {"momentum", 0}, {"rate", 2}}, iteration) ==
+                  "table 't': rule 'momentum': the argument rate is given twice; leave one out");
         }
         CHECK(text_of(push(sums, {{"rate", 1}})) ==
               "table 'sums': rule 'add' has no argument 'rate'; it has none");

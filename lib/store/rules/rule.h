@@ -74,7 +74,8 @@ struct RuleArguments {
 };
 
 /// A number that a push may bring. If it does not, it is the table's parameter of that name; without
-/// such a parameter, `otherwise`. It must be finite, and 0 or greater unless may_be_negative.
+/// such a parameter, `otherwise`. It must be finite, 0 or greater unless may_be_negative, and less than 1
+/// if the parameter is below_one.
 struct RuleArgument {
     const char* name = "";
     double otherwise = 0;

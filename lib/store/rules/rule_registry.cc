@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -74,14 +75,19 @@ Status RuleEntry::check_parameters(const RuleParameters& given, ValueType type,
 RuleArguments RuleEntry::default_arguments(const RuleParameters& given) const {
     RuleArguments all;
     for (size_t i = 0; i < arguments.size(); ++i) {
-        const auto parameter =
-            std::ranges::find(parameters, std::string_view(arguments[i].name),
-                              [](const RuleParameter& p) { return std::string_view(p.name); });
-        all.value[i] = parameter == parameters.end()
+        const RuleParameter* const parameter = parameter_of(arguments[i]);
+        all.value[i] = parameter == nullptr
                            ? arguments[i].otherwise
-                           : given.value[static_cast<size_t>(parameter - parameters.begin())];
+                           : given.value[static_cast<size_t>(parameter - parameters.data())];
     }
     return all;
+}
+
+const RuleParameter* RuleEntry::parameter_of(const RuleArgument& argument) const noexcept {
+    for (const RuleParameter& parameter : parameters) {
+        if (std::string_view(parameter.name) == argument.name) return &parameter;
+    }
+    return nullptr;
 }
 
 Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given,
@@ -93,15 +99,17 @@ Result<RuleArguments> RuleEntry::all_arguments(std::span<const double> given,
     }
     RuleArguments all;
     for (size_t i = 0; i < given.size(); ++i) {
-        const bool is_sound = std::isfinite(as_used(type, given[i])) &&
-                              (given[i] >= 0 || arguments[i].may_be_negative);
-        if (!is_sound) {
+        const double value = as_used(type, given[i]);
+        const RuleParameter* const parameter = parameter_of(arguments[i]);
+        const bool enough = value >= 0 || arguments[i].may_be_negative;
+        const bool little = parameter == nullptr || !parameter->below_one || value < 1;
+        if (!std::isfinite(value) || !enough || !little) {
             return Error(
                 Errc::kInvalidArgument,
                 fmt::format("rule '{}': the argument {} must be {}, is {}", name, arguments[i].name,
-                            std::isfinite(as_used(type, given[i]))
-                                ? "0 or greater"
-                                : fmt::format("finite as {}", to_string(type)),
+                            !std::isfinite(value) ? fmt::format("finite as {}", to_string(type))
+                            : !enough             ? "0 or greater"
+                                      : fmt::format("less than 1 as {}", to_string(type)),
                             given[i]));
         }
         all.value[i] = given[i];
@@ -113,6 +121,7 @@ Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> gi
                                                  const RuleArguments& otherwise,
                                                  ValueType type) const {
     RuleArguments all = otherwise;
+    std::array<bool, RuleArguments{}.value.size()> is_given{};
     for (const NamedNumber& one : given) {
         const auto named = std::ranges::find(
             arguments, one.name, [](const RuleArgument& a) { return std::string_view(a.name); });
@@ -124,13 +133,18 @@ Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> gi
                          fmt::format("rule '{}' has no argument '{}'; {}{}", name, one.name,
                                      known.empty() ? "it has none" : "choose one of: ", known));
         }
-        all.value[static_cast<size_t>(named - arguments.begin())] = one.value;
+        const auto at = static_cast<size_t>(named - arguments.begin());
+        if (std::exchange(is_given[at], true)) {
+            return Error(Errc::kInvalidArgument,
+                         fmt::format("rule '{}': the argument {} is given twice; leave one out",
+                                     name, one.name));
+        }
+        all.value[at] = one.value;
     }
     return all_arguments(std::span<const double>(all.value).first(arguments.size()), type);
 }
 
-uint64_t RuleEntry::hash(const RuleParameters& given) const {
-    constexpr size_t kWidths[] = {1, 5};  // of rows whose state is compared
+uint64_t RuleEntry::hash(const RuleParameters& given, ValueType type, uint32_t width) const {
     std::string facts = fmt::format("{} {} {} {} {} {} {:a}", name, version, pushed_values,
                                     static_cast<int>(combine), by_row, wants_keys,
                                     initial_state == nullptr ? 0 : initial_state(given));

@@ -54,6 +54,9 @@ struct RuleEntry {
     [[nodiscard]] Result<RuleArguments> all_arguments(std::span<const double> given,
                                                       ValueType type) const;
 
+    /// That an argument stands in for; null if it has none.
+    [[nodiscard]] const RuleParameter* parameter_of(const RuleArgument& argument) const noexcept;
+
     /// Of a table of values of a type that the rule supports.
     [[nodiscard]] RowLayout layout(ValueType type, uint32_t width) const noexcept {
         return {.value_type = type,
