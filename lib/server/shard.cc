@@ -236,9 +236,10 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
     }
     if (kind == Kind::kPush || kind == Kind::kPull) {
         replication_.note_request();
+        // Also of a table that has not come yet: the push may wait for the view that does.
         const bool is_counted = kind == Kind::kPush &&
                                 (frame.header.flags & wire::kAggregate) == 0 &&
-                                frame.header.table < tables_.size();
+                                frame.header.table < TableMessage::kTablesMax;
         if (is_counted) frame.number = session->order(frame.header.table).arrived(frame.header);
         Request request = request_of(connection, frame);
         return admit(*session, request);

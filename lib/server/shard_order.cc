@@ -155,7 +155,7 @@ void Shard::fetched_push(Session& session, ShardTable& table, KeptRequest& push)
 /// A connection is closed: drops what waits from it. The worker sends it again on another one. What is being
 /// read ends when that does.
 void Shard::forget_pushes(Session& session) {
-    for (PushOrder& order : session.orders) {
+    for (auto& [table, order] : session.orders) {
         for (const uint32_t slot : std::exchange(order.queue, {})) {
             if (requests_[slot].wait != Wait::kBytes) end(requests_[slot]);
         }

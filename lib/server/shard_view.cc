@@ -80,7 +80,7 @@ void Shard::begin_anew() {
         if (table != nullptr) restart_iterations(*table);
     }
     sessions_.for_each([](Session& session) {
-        for (PushOrder& order : session.orders)
+        for (auto& [table, order] : session.orders)
             order.last = 0;
     });
     writes_.forget(holdings_.in_role({Holdings::Role::kLeaving}));

@@ -287,6 +287,30 @@ TEST_SUITE("shard_members") {
         CHECK(with.pull(1, 1) == 1);
     }
 
+    TEST_CASE("a push that comes before its table and its view is one of its connection's pushes") {
+        ManagedShard job(1);
+        const auto worker = job.raw.hello(job.shard(), 0, 1);
+        job.run();
+        const std::array<uint64_t, 1> one = {1};
+        wire::FrameHeader push = testing::frame_header(wire::Kind::kPush, 1);
+        push.value_type = static_cast<uint8_t>(ValueType::kUInt64);
+        push.flags = wire::kKeysRange | wire::kValuesInline;
+        push.count = 1;
+        push.epoch = static_cast<uint32_t>(job.view.epoch + 1);
+        job.raw.send(worker, push, std::as_bytes(std::span(one)));
+        job.run();
+        CHECK(job.raw.answer(1) == nullptr);
+        job.make_table(0, dense_table("cells", kMemberCells, ValueType::kUInt64));
+        job.send_view();
+        REQUIRE(job.raw.answer(1) != nullptr);
+        CHECK(job.raw.answer(1)->header.status == Errc::kOk);
+        push.request = 2;
+        job.raw.send(worker, push, std::as_bytes(std::span(one)));
+        job.run();
+        REQUIRE(job.raw.answer(2) != nullptr);
+        CHECK(job.raw.answer(2)->header.status == Errc::kOk);
+    }
+
     TEST_CASE("a repeated part counts once, and the last connection hears how it ended") {
         WithTable with(2);
         WithTable::PartOptions options;

@@ -24,16 +24,24 @@ struct Session {
     bool is_proven = false;  ///< it is known to be that worker's; else it says so
     bool is_member = false;  ///< it is proven, and its worker is in the view
     uint32_t worker = 0;
-    uint64_t hello = 0;             ///< number of this connection among the worker's
-    uint64_t pass = 0;              ///< with which it came
-    size_t waiting_bytes = 0;       ///< as Sessions::add_waiting() counts them
-    size_t deferred_bytes = 0;      ///< those of them that add_deferred() has counted
-    std::vector<PushOrder> orders;  ///< by table
+    uint64_t hello = 0;         ///< number of this connection among the worker's
+    uint64_t pass = 0;          ///< with which it came
+    size_t waiting_bytes = 0;   ///< as Sessions::add_waiting() counts them
+    size_t deferred_bytes = 0;  ///< those of them that add_deferred() has counted
+    /// By table, also of tables that this shard does not know yet.
+    std::unordered_map<uint32_t, PushOrder> orders;
 
     [[nodiscard]] PushOrder& order(uint32_t table) {
-        if (table >= orders.size()) orders.resize(table + 1);
-        return orders[table];
+        if (last_order_ == nullptr || last_table_ != table) {
+            last_table_ = table;
+            last_order_ = &orders[table];
+        }
+        return *last_order_;
     }
+
+private:
+    uint32_t last_table_ = 0;
+    PushOrder* last_order_ = nullptr;  ///< that order() returned
 };
 
 /// Worker numbers are never used twice. One that no view has given out yet may be that of a worker
