@@ -98,9 +98,8 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
     return reply(status);
 }
 
-/// The segment that has the push's first key; kNone if it has no keys, or this shard not that one.
+/// The segment that has the push's first key; kNone if this shard does not have that one.
 uint32_t Shard::first_segment(const ShardTable& table, const Request& request) const noexcept {
-    if (request.header.count == 0) return SegmentList::kNone;
     return holdings_.segments().find(table.positions.position(first_key_of(request)));
 }
 

@@ -24,7 +24,8 @@ constexpr bool is_single(unsigned bits) noexcept {
     return bits != 0 && (bits & (bits - 1)) == 0;
 }
 
-/// Of a push or pull: one key form, one value form, no contradicting flags, count within limits.
+/// Of a push or pull: one key form, one value form, no contradicting flags, count within limits. A push
+/// that is no part has keys: one that changes nothing would raise no time.
 bool request_is_consistent(const FrameHeader& h) noexcept {
     const bool aggregate = (h.flags & kAggregate) != 0;
     const bool in_iteration = (h.flags & kIteration) != 0;
@@ -33,6 +34,7 @@ bool request_is_consistent(const FrameHeader& h) noexcept {
            h.count <= keys_max && in_iteration == (h.iteration > 0) && h.reserved3 == 0 &&
            (h.part_status == Errc::kOk || (aggregate && h.count == 0)) &&
            (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0)) &&
+           (h.kind != Kind::kPush || aggregate || h.count > 0) &&
            (h.encoding == 0 || (h.kind == Kind::kPush && h.part_status == Errc::kOk));
 }
 

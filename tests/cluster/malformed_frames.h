@@ -160,8 +160,9 @@ inline std::vector<BadFrame> malformed_frames() {
     body("a pull with values", Kind::kPull, kKeysRange | kValuesInline, 1, {0});
     body("a pull that is part of an iteration", Kind::kPull,
          kKeysRange | kValuesInline | kAggregate, 1, {});
-    Header late = one_key(Kind::kPush, kKeysRange | kValuesInline | kIteration);
-    late.iteration = 1;
+    body("a push of no keys", Kind::kPush, kKeysRange | kValuesInline, 0, {});
+    Header late = one_key(Kind::kPush, kKeysRange | kValuesInline | kAggregate | kIteration);
+    late.iteration = late.parts = 1;
     late.count = 0;  // sound, if nothing were missing
     std::vector<std::byte> cut = raw_bytes(late, {});
     for (const size_t length : {cut.size() - 16, cut.size() - 1}) {

@@ -116,7 +116,6 @@ std::vector<BadFrame> ill_fitting_frames() {
     std::vector<BadFrame> frames{
         bad_body("a push without its value", Kind::kPush, kInlineRange, 1, {}),
         bad_body("a push of two values", Kind::kPush, kInlineRange, 1, {1, 1}),
-        bad_body("a value for no key", Kind::kPush, kInlineRange, 0, {1}),
         bad_body("a push from no bytes", Kind::kPush, kRemoteRange, 1, {64, 0, 1}),
         bad_body("a push from too many bytes", Kind::kPush, kRemoteRange, 1, {64, 16, 1}),
         bad_body("a pull into no bytes", Kind::kPull, kRemoteRange, 1, {64, 0, 1}),

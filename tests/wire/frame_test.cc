@@ -113,12 +113,26 @@ TEST_SUITE("frame") {
         header.reserved3 = 0;
         header.part_status = Errc::kCancelled;  // it has keys
         CHECK(decode(message(header, 12), frame) == Errc::kProtocol);
-        FrameHeader empty = push(kKeysRange | kValuesInline | kIteration, 0, 0);
+        FrameHeader empty = push(kKeysRange | kValuesInline | kAggregate | kIteration, 0, 0);
         empty.iteration = 1;
+        empty.parts = 1;
         const auto whole = message(empty, 0);
         CHECK(decode(whole, frame) == Errc::kOk);
         CHECK(decode(std::span(whole).first(48), frame) == Errc::kProtocol);
         CHECK(decode(std::span(whole).first(63), frame) == Errc::kProtocol);
+    }
+
+    TEST_CASE("a push without keys is refused unless it is a part; a pull may have none") {
+        Frame frame;
+        for (const uint8_t keys : {kKeysRange, kKeysInline}) {
+            FrameHeader header = push(keys | kValuesInline, 0, 0);
+            CHECK(decode(message(header, 0), frame) == Errc::kProtocol);
+            header.kind = Kind::kPull;
+            CHECK(decode(message(header, 0), frame) == Errc::kOk);
+            header = push(keys | kValuesInline | kAggregate | kIteration, 0, 0);
+            header.iteration = header.parts = 1;
+            CHECK(decode(message(header, 0), frame) == Errc::kOk);
+        }
     }
 
     TEST_CASE("a push names the one before it in all 32 bits") {
