@@ -5,6 +5,7 @@
 /// was executed before, on a connection that broke before the reply came.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "lib/key/key_list.h"
@@ -20,13 +21,6 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
     const PositionRange segment = held.segments()[first];
     if (keys.end <= positions.end_key_at(segment.last)) return {first, first + 1};
     return held.run_of({segment.first, positions.position(keys.end - 1)});
-}
-
-Errc push_entries(ShardTable& table, const Entries& entries, const Request& request) {
-    if (request.arguments.empty()) return table.rows->push(entries, request.values).code();
-    const Result<RuleArguments> arguments = arguments_of(table, request);
-    return arguments ? table.rows->push(entries, request.values, &*arguments).code()
-                     : arguments.code();
 }
 
 }  // namespace
@@ -78,11 +72,20 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         }
         if (moving != Errc::kOk) return reply(moving);
     }
+    std::optional<RuleArguments> arguments;  // looked at before rows are made
+    if (!request.arguments.empty()) {
+        const Result<RuleArguments> given = arguments_of(table, request);
+        if (!given) return reply(given.code());
+        arguments = *given;
+    }
     const size_t row_count = table.rows->row_count();
     Touched touched;
     const Result<Entries> entries = resolve_push(table, request, first, touched);
     Errc status = entries.code();
-    if (status == Errc::kOk) status = push_entries(table, *entries, request);
+    if (status == Errc::kOk) {
+        status =
+            table.rows->push(*entries, request.values, arguments ? &*arguments : nullptr).code();
+    }
     if (status == Errc::kOk) {
         touched.raise(*order.clock, holdings_.segments(), time);
         order.last = request.number;

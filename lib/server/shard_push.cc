@@ -64,11 +64,17 @@ void Shard::push_part(ShardTable& table, const Request& request) {
     const Entries* all = nullptr;  // that the iteration changes
     if (status == Errc::kOk && !iterations.failure_of(h.iteration)) {
         const size_t row_count = table.rows->row_count();
-        if (h.count > 0) entries = resolve(table, request);
+        // First, because rows that are made for a part stay when that fails.
         const Result<RuleArguments> arguments = arguments_of(table, request);
-        outcome.status = entries ? arguments.code() : entries.code();
+        outcome.status = arguments.code();
         if (outcome.status == Errc::kOk)
-            outcome = table.iterations.agree(h.iteration, session->worker, *arguments);
+            outcome = table.iterations.judge_arguments(h.iteration, session->worker, *arguments);
+        if (outcome.status == Errc::kOk && h.count > 0) {
+            entries = resolve(table, request);
+            outcome.status = entries.code();
+        }
+        if (outcome.status == Errc::kOk)
+            table.iterations.set_arguments(h.iteration, session->worker, *arguments);
         if (outcome.status == Errc::kOk && h.count > 0) {
             if (is_all && !table.pins.any()) all = &*entries;
             outcome.status = all != nullptr

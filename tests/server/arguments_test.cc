@@ -3,12 +3,14 @@
 /// Arguments of a push, from the worker to the rule: a learning rate that changes from push to push.
 
 #include <array>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "tests/cluster/managed_shard.h"
 #include "tests/cluster/sim_cluster.h"
 
 namespace weir::test {
@@ -16,6 +18,49 @@ namespace {
 
 constexpr uint64_t kRateKeys = 40;
 constexpr double kTableRate = 0.5;
+
+/// A shard with an empty table of "sgd", whose two workers may push what a client refuses.
+class RefusingShard : public ManagedShard {
+public:
+    RefusingShard() : ManagedShard(2) {
+        TableSchema schema = sparse_table("rates", ValueType::kFloat64);
+        schema.rule = "sgd";
+        schema.parameters.value = {kTableRate};
+        make_table(0, schema);
+        for (const uint64_t worker : {0, 1})
+            connections_.push_back(raw.hello(shard(), worker, 1));
+        run();
+    }
+
+    /// A worker pushes 1 to a key. Returns how it ended; kBusy: it waits.
+    Errc push(uint32_t worker, uint64_t key, double rate, uint64_t iteration = 0) {
+        wire::FrameHeader header = testing::frame_header(wire::Kind::kPush, ++requests_);
+        header.value_type = static_cast<uint8_t>(ValueType::kFloat64);
+        header.flags = wire::kKeysInline | wire::kValuesInline;
+        header.encoding = wire::kHasArguments;
+        header.count = 1;
+        header.epoch = static_cast<uint32_t>(view.epoch);
+        if (iteration != 0) {
+            header.flags |= wire::kAggregate | wire::kIteration;
+            header.iteration = iteration;
+            header.parts = 1;
+            header.time = static_cast<uint32_t>(iteration);
+        }
+        const double one = 1;
+        std::array<uint64_t, 5> body = {2, std::bit_cast<uint64_t>(rate), 0, key,
+                                        std::bit_cast<uint64_t>(one)};
+        raw.send(connections_[worker], header, std::as_bytes(std::span(body)));
+        run();
+        const RawWorker::Answer* const answer = raw.answer(header.request);
+        return answer == nullptr ? Errc::kBusy : answer->header.status;
+    }
+
+    [[nodiscard]] size_t row_count() { return shard().tables()[0]->rows->row_count(); }
+
+private:
+    std::vector<transport::ConnectionId> connections_;
+    uint64_t requests_ = 0;
+};
 
 /// Two workers, and a table of "sgd" with a rate of 0.5.
 class RateCluster : public SimCluster {
@@ -197,6 +242,21 @@ TEST_SUITE("arguments") {
                 [&] { return cluster.manager->view().epoch() > epoch && is_at_rest(); }));
             check();
         }
+    }
+
+    TEST_CASE("a push whose arguments a shard refuses leaves no rows there") {
+        RefusingShard job;
+        CHECK(job.push(0, 7, -1) == Errc::kInvalidArgument);
+        CHECK(job.row_count() == 0);
+        CHECK(job.push(0, 7, 2) == Errc::kOk);
+        CHECK(job.row_count() == 1);
+        CHECK(job.push(0, 8, 2, 1) == Errc::kBusy);
+        CHECK(job.row_count() == 2);
+        CHECK(job.push(1, 9, 3, 1) == Errc::kDifferentArguments);
+        CHECK(job.row_count() == 2);
+        CHECK(job.push(0, 10, -1, 2) == Errc::kBusy);
+        CHECK(job.push(1, 11, 2, 2) == Errc::kInvalidArgument);
+        CHECK(job.row_count() == 2);
     }
 
     TEST_CASE("what the rule does not take is refused before it is sent") {

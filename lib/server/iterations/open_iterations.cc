@@ -3,15 +3,20 @@
 
 namespace weir {
 
-IterationProgress::Failure OpenIterations::agree(uint64_t iteration, uint32_t worker,
-                                                 const RuleArguments& arguments) {
-    Open& its = open(iteration);
-    if (!its.arguments) {
-        its.arguments = arguments;
-        its.first_worker = worker;
-    }
-    if (*its.arguments == arguments) return {Errc::kOk, worker};
+IterationProgress::Failure OpenIterations::judge_arguments(uint64_t iteration, uint32_t worker,
+                                                           const RuleArguments& arguments) const {
+    const Open& its = open_[iteration % open_.size()];
+    if (!its.arguments || *its.arguments == arguments) return {Errc::kOk, worker};
     return {Errc::kDifferentArguments, worker, its.first_worker};
+}
+
+void OpenIterations::set_arguments(uint64_t iteration, uint32_t worker,
+                                   const RuleArguments& arguments) {
+    Open& its = open(iteration);
+    WEIR_CHECK(!its.arguments || *its.arguments == arguments);
+    if (its.arguments) return;
+    its.arguments = arguments;
+    its.first_worker = worker;
 }
 
 std::optional<IterationProgress::Failure> OpenIterations::arrived(uint64_t iteration,

@@ -70,8 +70,11 @@ public:
 
     /// A part brings these arguments. Returns kOk of this worker, or how the iteration fails by them if others
     /// have come before.
-    [[nodiscard]] Failure agree(uint64_t iteration, uint32_t worker,
-                                const RuleArguments& arguments);
+    [[nodiscard]] Failure judge_arguments(uint64_t iteration, uint32_t worker,
+                                          const RuleArguments& arguments) const;
+
+    /// The part that brought them counts.
+    void set_arguments(uint64_t iteration, uint32_t worker, const RuleArguments& arguments);
 
     /// A part, one of `parts`, has had its effect, or has failed: `outcome`. Returns how its
     /// iteration fails if that is hopeless(): reply to the part. Otherwise it is kept until close().
