@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/checkpoint/disk_queue.h"
+#include "lib/node/life_line.h"
 #include "lib/ring/view_change.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/checkpoint_message.h"
@@ -24,6 +25,7 @@ struct ManagedShardOptions {
     using Endpoint = std::unique_ptr<transport::Endpoint>;
     std::function<Endpoint(Endpoint)> around{};             ///< what it has instead of its endpoint
     std::shared_ptr<checkpoint::DiskQueue> disk = nullptr;  ///< for checkpoints; the test runs it
+    std::shared_ptr<ManagerLife> life = nullptr;  ///< what it knows of the manager's process
 };
 
 /// It is shard 0 of server 0. Server 1 with shard 1 exists in views only.
@@ -41,6 +43,7 @@ public:
         ShardOptions options;
         options.manager_address = endpoint_->address();
         options.disk = own.disk;
+        options.link.manager = own.life;
         auto endpoint = std::move(shard_device_->make_endpoint({})).value();
         if (own.around) endpoint = own.around(std::move(endpoint));
         cluster.shards.push_back(std::make_unique<Shard>(options, std::move(endpoint),

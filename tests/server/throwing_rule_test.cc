@@ -87,6 +87,14 @@ struct PoisonedState : Poisoned<Thrown::kError> {
     }
 };
 
+/// A rule that keeps no state of narrow rows, and throws when it is asked for that.
+struct NarrowPoisoned : PoisonedRow {
+    template <class T>
+    static size_t state_bytes(size_t width) {
+        return width < 5 ? throw std::runtime_error("too narrow") : sizeof(T);
+    }
+};
+
 struct PoisonKind {
     std::string_view rule;
     Layout layout;
@@ -203,6 +211,34 @@ private:
     std::vector<ClientCore::CallId> calls_;
 };
 
+/// A shard with a table whose rule may throw, and its worker.
+class PoisonedShard : public ManagedShard {
+public:
+    explicit PoisonedShard(const std::shared_ptr<ManagerLife>& life = nullptr)
+        : ManagedShard(1, {.life = life}) {
+        REQUIRE(cluster.rules.register_rule<Poisoned<Thrown::kError>>("error").has_value());
+        TableSchema schema = dense_table("poisoned", 8, ValueType::kFloat64);
+        schema.rule = "error";
+        make_table(0, schema);
+        worker_ = raw.hello(shard(), 0, 1);
+        run();
+    }
+
+    void push(double value) {
+        wire::FrameHeader header = testing::frame_header(wire::Kind::kPush, ++requests_);
+        header.value_type = static_cast<uint8_t>(ValueType::kFloat64);
+        header.flags = wire::kKeysRange | wire::kValuesInline;
+        header.count = 1;
+        header.epoch = static_cast<uint32_t>(view.epoch);
+        raw.send(worker_, header, std::as_bytes(std::span(&value, 1)));
+        run();
+    }
+
+private:
+    transport::ConnectionId worker_ = 0;
+    uint64_t requests_ = 0;
+};
+
 std::vector<PoisonKind> poison_kinds() {
     std::vector<PoisonKind> kinds;
     for (const uint32_t replicas : {0, 1, 2}) {
@@ -307,24 +343,38 @@ TEST_SUITE("throwing rules") {
     }
 
     TEST_CASE("a shard that throws when its manager is gone for good ends by itself") {
-        ManagedShard job(1);
-        REQUIRE(job.cluster.rules.register_rule<Poisoned<Thrown::kError>>("error").has_value());
-        TableSchema schema = dense_table("poisoned", 8, ValueType::kFloat64);
-        schema.rule = "error";
-        job.make_table(0, schema);
-        const auto worker = job.raw.hello(job.shard(), 0, 1);
-        job.run();
+        PoisonedShard job;
         job.close_manager();
         REQUIRE_FALSE(job.shard().finished());  // it serves until its worker is gone
-        wire::FrameHeader push = testing::frame_header(wire::Kind::kPush, 1);
-        push.value_type = static_cast<uint8_t>(ValueType::kFloat64);
-        push.flags = wire::kKeysRange | wire::kValuesInline;
-        push.count = 1;
-        push.epoch = static_cast<uint32_t>(job.view.epoch);
-        const double poison = kPoison;
-        job.raw.send(worker, push, std::as_bytes(std::span(&poison, 1)));
+        job.push(kPoison);
         CHECK(job.run_until([&] { return job.shard().finished(); }));
         CHECK(job.shard().outcome().code() == Errc::kException);
+    }
+
+    TEST_CASE("a shard that has thrown replies to nobody, and ends when its manager is silent") {
+        const auto life = std::make_shared<ManagerLife>();
+        PoisonedShard job(life);
+        job.push(kPoison);
+        job.push(1);
+        CHECK(job.raw.answers().empty());
+        REQUIRE_FALSE(job.shard().finished());  // the manager ends the job
+        life->is_silent = true;
+        CHECK(job.run_until([&] { return job.shard().finished(); }));
+        CHECK(job.shard().outcome().code() == Errc::kException);
+    }
+
+    TEST_CASE("a shard asks a rule about rows of the table's width alone, and refuses the table") {
+        ManagedShard job(1);
+        REQUIRE(job.cluster.rules.register_rule<NarrowPoisoned>("narrow").has_value());
+        TableSchema schema = dense_table("t", 8, ValueType::kFloat64, 4);
+        schema.rule = "narrow";
+        job.send(wire::Kind::kCreateTable,
+                 TableMessage{0, schema.name, encode_schema(schema)}.encode());
+        job.run();
+        CHECK(job.made() == Errc::kException);
+        schema.width = 5;
+        REQUIRE(name_rule(schema, job.cluster.rules));
+        job.make_table(1, schema);
     }
 
     TEST_CASE("a rule that throws when it is asked about itself refuses the table alone") {
