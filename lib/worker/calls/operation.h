@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "lib/base/clock.h"
 #include "lib/key/key_range.h"
@@ -14,9 +16,11 @@
 #include "lib/task/task_id.h"
 #include "lib/wire/frame.h"
 #include "lib/worker/calls/table_info.h"
-#include "lib/worker/requests/content.h"
 
 namespace weir {
+
+/// Of a push, as they travel; null: it brings none.
+using PushArguments = std::shared_ptr<const std::vector<std::byte>>;
 
 struct CallOptions {
     /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.

@@ -13,13 +13,11 @@
 #include "lib/base/result.h"
 #include "lib/key/position.h"
 #include "lib/wire/frame.h"
+#include "lib/worker/calls/operation.h"
 #include "lib/worker/peers/piece_order.h"
 #include "lib/worker/requests/route.h"
 
 namespace weir {
-
-/// Of a push, as they travel; null: it brings none.
-using PushArguments = std::shared_ptr<const std::vector<std::byte>>;
 
 /// A request has one content from when it is made. It never changes: a view that moves the keys cuts it
 /// into new contents of new requests (cut.h), and the part of an iteration that cannot be sent any more
