@@ -22,6 +22,18 @@ constexpr size_t digit(uint64_t key, size_t i) {
 
 }  // namespace
 
+std::span<const uint64_t> KeyBatch::keys() const& noexcept {
+    return keys_;
+}
+
+std::span<const uint32_t> KeyBatch::places() const noexcept {
+    return places_;
+}
+
+std::span<const uint32_t> KeyBatch::counts() const noexcept {
+    return counts_;
+}
+
 void KeyBatch::take(KeySpan callers_keys) {
     const std::span<const uint64_t> callers = callers_keys.span();
     if (callers.size() >= std::numeric_limits<uint32_t>::max()) {

@@ -39,15 +39,15 @@ public:
     }
 
     /// The keys of the batch, sorted and unique: for Table::pull() and push().
-    [[nodiscard]] std::span<const uint64_t> keys() const& noexcept { return keys_; }
+    [[nodiscard]] std::span<const uint64_t> keys() const& noexcept;
 
     void keys() && = delete;  // the batch would end before what uses them
 
     /// keys()[places()[i]] is the caller's i-th key.
-    [[nodiscard]] std::span<const uint32_t> places() const noexcept { return places_; }
+    [[nodiscard]] std::span<const uint32_t> places() const noexcept;
 
     /// counts()[u]: how often the caller has keys()[u].
-    [[nodiscard]] std::span<const uint32_t> counts() const noexcept { return counts_; }
+    [[nodiscard]] std::span<const uint32_t> counts() const noexcept;
 
     /// Copies what was pulled for keys() to a row for each of the caller's keys: row i of `out`
     /// is row places()[i] of `rows`.

@@ -120,6 +120,14 @@ bool TableScan::next() {
     return false;
 }
 
+std::span<const uint64_t> TableScan::keys() const noexcept {
+    return keys_;
+}
+
+std::span<const std::byte> TableScan::values() const noexcept {
+    return values_;
+}
+
 const Status& TableScan::status() const noexcept {
     static const Status refused_by_turn = access::no_turn();
     if (std::atomic_ref<uint64_t>(refused_) == number_of_this_thread()) return refused_by_turn;

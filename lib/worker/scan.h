@@ -46,9 +46,9 @@ public:
 
     [[nodiscard]] bool next();
 
-    [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return keys_; }
+    [[nodiscard]] std::span<const uint64_t> keys() const noexcept;
 
-    [[nodiscard]] std::span<const std::byte> values() const noexcept { return values_; }
+    [[nodiscard]] std::span<const std::byte> values() const noexcept;
 
     [[nodiscard]] const Status& status() const noexcept;
 

@@ -47,6 +47,12 @@ def public_headers(shop):
     return Outcome(passed=1)
 
 
+def header_time(shop):
+    code = shop.run([sys.executable, "tools/checks/header_time.py"], check=False)
+    says = shop.log_file().read_text(errors="replace").splitlines()[-1].partition(" (")[0]
+    return Outcome(passed=int(code == 0), failed=int(code != 0), note=says)
+
+
 def built(name):
     def build(shop):
         shop.build(name)
@@ -138,6 +144,7 @@ PHASES = {
         Phase("tsan", "clang, TSan, no optional parts: threads, whole jobs, and what stands in for those parts", tsan, TESTED, build="tsan",
               found="tests that shared bytes without order; no fault of the product"),
         Phase("headers", "every header compiles alone", per_file.headers_alone, build="release", runs=WITH_ALL, found="missing includes; a build of many files at a time does not see them"),
+        Phase("header-time", "how long weir.h compiles, beside the standard headers that it needs", header_time, runs=WITH_ALL, found="a span made of a vector in a header"),
         Phase("tidy", "clang-tidy on the library", per_file.clang_tidy, build="release", runs=WITH_ALL, found="what its checks are for; no fault of behaviour"),
         Phase("launchers", "mpirun, srun and mpiexec", suite("launchers", 2), build="release", runs=WITH_ALL, found="ranks bound to one core, starts that Hydra loses"),
         Phase("system-long", "whole programs that wait for limits, or are killed again and again", suite("system-long", 4), build="release", runs=WITH_ALL,
