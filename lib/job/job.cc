@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/config.h"
+#include "lib/job/job_variables.h"
 #include "lib/job/part/job_part.h"
 
 namespace weir {
@@ -14,7 +15,10 @@ Job::~Job() = default;
 
 Result<std::unique_ptr<Job>> Job::start(const JobOptions& options, const Config& config) {
     auto part = std::make_unique<Part>(options, config);
-    WEIR_TRY(part->start());
+    if (const Status started = part->start(); !started) {
+        const Error& why = started.error();
+        return Error(why.code(), in_variables(why.text(), config), why.os_error());
+    }
     return std::unique_ptr<Job>(new Job(std::move(part)));
 }
 

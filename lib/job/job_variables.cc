@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/job/job_variables.h"
 
+#include <array>
+#include <cctype>
 #include <chrono>
 #include <optional>
 #include <utility>
+
+#include <fmt/core.h>
 
 namespace weir {
 namespace {
@@ -22,6 +26,33 @@ Status set_seconds(const Config& config, VariableRef variable, std::chrono::nano
 
 void set_text(const Config& config, VariableRef variable, std::string& text) {
     if (const std::string_view given = config.text(variable); !given.empty()) text = given;
+}
+
+struct OptionVariable {
+    std::string_view option;
+    VariableRef variable;
+};
+
+constexpr std::array kOptionVariables = {
+    OptionVariable{"servers", "WEIR_SERVERS"},
+    OptionVariable{"shards_per_server", "WEIR_SHARDS"},
+    OptionVariable{"workers", "WEIR_WORKERS"},
+    OptionVariable{"colocate", "WEIR_COLOCATE"},
+    OptionVariable{"replicas", "WEIR_REPLICAS"},
+    OptionVariable{"managers", "WEIR_MANAGERS"},
+    OptionVariable{"on_worker_loss", "WEIR_ON_WORKER_LOSS"},
+    OptionVariable{"work_lease", "WEIR_WORK_LEASE_S"},
+    OptionVariable{"contact_file", "WEIR_CONTACT_FILE"},
+    OptionVariable{"checkpoint_folder", "WEIR_CHECKPOINT_DIR"},
+    OptionVariable{"checkpoint_every", "WEIR_CHECKPOINT_EVERY_S"},
+    OptionVariable{"resume", "WEIR_RESUME"},
+};
+
+/// Whether a value stands behind the name of an option, not the next word of a sentence.
+bool is_value(std::string_view behind) {
+    return behind.size() > 1 && behind[0] == ' ' &&
+           (std::isdigit(static_cast<unsigned char>(behind[1])) != 0 || behind[1] == '/' ||
+            behind[1] == '.');
 }
 
 }  // namespace
@@ -45,6 +76,25 @@ Result<JobOptions> with_variables(JobOptions options, const Config& config) {
     set_text(config, "WEIR_CHECKPOINT_DIR", options.checkpoint_folder);
     set_text(config, "WEIR_RESUME", options.resume);
     return options;
+}
+
+std::string in_variables(std::string_view text, const Config& config) {
+    std::string told(text);
+    for (const auto& [option, variable] : kOptionVariables) {
+        if (config.source(variable) != ConfigSource::kVariable) continue;
+        const std::string name = fmt::format("`{}`", option);
+        for (size_t at = 0; (at = told.find(name, at)) != std::string::npos;) {
+            std::string place(config.place(variable));
+            size_t length = name.size();
+            if (is_value(std::string_view(told).substr(at + length))) {
+                place += '=';
+                ++length;
+            }
+            told.replace(at, length, place);
+            at += place.size();
+        }
+    }
+    return told;
 }
 
 }  // namespace weir

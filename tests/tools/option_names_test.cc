@@ -23,6 +23,20 @@ TEST_SUITE("option_names") {
               "WEIR_REPLICAS 2 needs at least 3 WEIR_SERVERS");
         CHECK(in_variables("with `resume_number` 2") == "with `resume_number` 2");
     }
+
+    TEST_CASE("an option that a variable has given is shown as that") {
+        Config config(Environment({{"WEIR_SERVERS", "2"}, {"WEIR_RESUME", "/d"}}));
+        config.set_flag("WEIR_WORKERS", "--workers", "3");
+        name_variables_of(&config);
+        CHECK(in_flags("`servers` 2 needs at least 3 ranks") ==
+              "WEIR_SERVERS=2 needs at least 3 ranks");
+        CHECK(in_flags("use fewer `servers` or `workers`, or `replicas`; with `resume` /d") ==
+              "use fewer WEIR_SERVERS or --workers, or --replicas; with WEIR_RESUME=/d");
+        config.set_flag("WEIR_SERVERS", "--servers", "4");
+        CHECK(in_flags("`servers` 4") == "--servers 4");
+        name_variables_of(nullptr);
+        CHECK(in_flags("`resume` /d") == "--resume /d");
+    }
 }
 
 }  // namespace weir::tools

@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
     const Command command = parse_command_line(argc, argv);
     if (!command.run) return command.exit_code;
     Config config(Environment::snapshot(environ));
+    name_variables_of(&config);
     const auto say = [to_stderr = stderr_log_sink()](LogLevel level, std::string_view line) {
         to_stderr(level, in_flags(line));
     };
@@ -37,7 +38,9 @@ int run(int argc, char** argv) {
         if (const Status good = config.check(); !good)
             return usage_error(good.error().message(), command.name);
     }
-    return command.run(config);
+    const int code = command.run(config);
+    name_variables_of(nullptr);
+    return code;
 }
 
 /// Flushes stdout. Returns `code`, or a failure if the output could not be written.

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+
+#include "lib/job/job_variables.h"
 
 namespace weir::tools {
 namespace {
@@ -29,6 +32,8 @@ constexpr std::array kOptionNames = {
     OptionName{"resume_number", "--resume-number", ""},
 };
 
+std::atomic<const Config*> g_config = nullptr;
+
 std::string in_names(std::string_view text, std::string_view OptionName::*kind) {
     std::string told;
     while (!text.empty()) {
@@ -47,8 +52,14 @@ std::string in_names(std::string_view text, std::string_view OptionName::*kind) 
 
 }  // namespace
 
+void name_variables_of(const Config* config) noexcept {
+    g_config = config;
+}
+
 std::string in_flags(std::string_view text) {
-    return in_names(text, &OptionName::flag);
+    const Config* const config = g_config;
+    if (config == nullptr) return in_names(text, &OptionName::flag);
+    return in_names(weir::in_variables(text, *config), &OptionName::flag);
 }
 
 std::string in_variables(std::string_view text) {
