@@ -77,6 +77,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
     : fd_(std::move(other.fd_)),
       path_(std::move(other.path_)),
       target_(std::move(other.target_)),
+      written_bytes_(other.written_bytes_),
       part_(std::exchange(other.part_, "")) {}
 
 OutputFile::~OutputFile() {
@@ -92,6 +93,7 @@ Status OutputFile::write(std::span<const char> bytes) {
         const ssize_t done = ::write(fd_.get(), bytes.data(), bytes.size());
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return failed(errno);
+        written_bytes_ += static_cast<uint64_t>(done);
         bytes = bytes.subspan(static_cast<size_t>(done));
     }
     return {};

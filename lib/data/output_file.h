@@ -4,6 +4,7 @@
 /// OutputFile: a file that is written whole or not at all. An older file at its path stays until
 /// the new one is complete.
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ public:
     /// Errors: kIo with the system's error
     [[nodiscard]] Status write(std::span<const char> bytes);
 
+    [[nodiscard]] uint64_t written_bytes() const noexcept { return written_bytes_; }
+
     /// The last call: from now on `path` holds what was written. Errors: kIo
     [[nodiscard]] Status finish();
 
@@ -50,7 +53,8 @@ private:
     Descriptor fd_;
     std::string path_;    // as given, for messages
     std::string target_;  // path_ without symbolic links
-    std::string part_;    // the new file until finish(); empty: the target is written directly
+    uint64_t written_bytes_ = 0;
+    std::string part_;  // the new file until finish(); empty: the target is written directly
 };
 
 /// Whether a file that is written at `path` now takes the place of an earlier one. What is written to a

@@ -200,6 +200,13 @@ class Checkpoint(unittest.TestCase):
             self.assertFalse(out.exists())
         self.assertRegex(self.weir("export", "-t", "weights", "-o", "/dev/full", code=1).stderr, "/dev/full: cannot be written: No space left")
 
+    def test_json_tells_what_was_written(self):
+        self.write(1, 0, 2)
+        out = self.folder / "out"
+        found = json.loads(self.weir("export", "-t", "weights", "-o", out, "--json").stdout)
+        self.assertEqual(found, {"checkpoint": 1, "file": str(out), "format": "text", "bytes": out.stat().st_size, "names": ["weights"]})
+        self.assertIn("--json", self.weir("export", "-t", "weights", "--json", code=2).stderr)
+
     def test_a_sparse_table_has_no_array(self):
         self.write(1, 0, 2)
         self.assertRegex(self.weir("export", "-t", "counts", "-f", "npz", code=2).stderr, "'counts' is sparse.*--format text")

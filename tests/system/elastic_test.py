@@ -211,16 +211,18 @@ class Elastic(TestCase):
                 with unittest.mock.patch.dict(os.environ, WEIR_TRANSPORT=transport):
                     job = Job(folder)
                 self.addCleanup(job.stop)
-                with subprocess.Popen([WEIR, "server", "--join", job.contact], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as joiner:
+                with subprocess.Popen([WEIR, "server", "--join", job.contact, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as joiner:
                     until = time.monotonic() + LIMIT_S
                     while (shares := self.shares(job.contact)) is None or abs(2 * shares.get(1, 0) - 1) > SHARE_TOLERANCE:
                         self.assertIsNone(joiner.poll())
                         self.assertLess(time.monotonic(), until, shares)
                         time.sleep(0.05)
-                    left = weir("leave", job.contact, "--server", 1)
+                    left = weir("leave", "--json", job.contact, "--server", 1)
                     self.assertEqual(left.returncode, 0, left.stderr)
+                    self.assertEqual(json.loads(left.stdout), {"server": 1, "left": True})
                     out, err = joiner.communicate(timeout=LIMIT_S)
                     self.assertEqual(joiner.returncode, 0, out + err)
+                    self.assertEqual(json.loads(out)["exit_code"], 0)
                 self.assertIsNone(job.process.poll())
                 job.stop()
 

@@ -73,6 +73,27 @@ class Manual(unittest.TestCase):
                 if name not in ("SUBCOMMAND", "SUBCOMMANDS"):
                     self.assertRegex(self.page(words), rf"\\fI([^\n]*\W)?{name}\b", words)
 
+    def test_the_synopsis_has_what_is_needed_and_brackets_round_what_is_not(self):
+        for words, synopsis in ((("lr",), r"weir lr --train \\fI\S+\.\.\. \[\\fIFLAGS]"), (("status",), r"weir status \[\\fIFLAGS] \\fIHOST:PORT\|FILE|weir status \[\\fIFLAGS] \\fIJOB\n"),
+                                (("help",), r"weir help \[\\fIFLAGS] \[\\fISUBJECT\.\.\.\]"), (("run",), r"weir run --ranks \\fIN \[\\fIFLAGS] \\fI-- PROGRAM ARGUMENTS\.\.\.")):
+            self.assertRegex(self.page(words), synopsis)
+        for words in (("status",), ("leave",), ("stop",), ("checkpoint", "now")):
+            self.assertRegex(self.helps[words], r"(?m)^Usage: .* JOB$", words)
+        for words in (("checkpoint", "list"), ("checkpoint", "export")):
+            self.assertRegex(self.helps[words], r"(?m)^Usage: .* DIR$", words)
+
+    def test_exit_codes_are_said_once_and_nothing_is_to_be_seen_below(self):
+        codes = {}
+        for words in ((), *((name,) for name in commands_in(self.helps[()]))):
+            page = self.page(words)
+            self.assertNotIn("see below", page, words)
+            self.assertEqual(page.count("wrong flags or variables"), 1, words)
+            codes[words] = page.split(".SH EXIT STATUS\n")[1].splitlines()[0]
+        self.assertIn("what the first rank that failed returned", codes[("run",)])
+        self.assertEqual(codes[("status",)], "0: done; 1: failed; 2: wrong flags or variables")
+        self.assertIn("130, 143: stopped by SIGINT, SIGTERM", codes[("lr",)])
+        self.assertIn(codes[()].replace("`", ""), self.helps[()].replace("`", ""))
+
     def test_every_command_and_flag_is_completed(self):
         script = self.folder / "weir.bash"
         for words, text in self.helps.items():
@@ -103,6 +124,26 @@ class Help(unittest.TestCase):
             self.assertLessEqual(max(map(len, done.out.splitlines())), 100, subject)
             self.assertIn(subject, weir("--help").out)
 
+    def test_alone_it_prints_the_help_of_weir_and_lists_the_subjects(self):
+        done = weir("help")
+        self.assertEqual(done.code, 0, done)
+        self.assertTrue(done.out.startswith(weir("--help").out), done)
+        listed = done.out.split("\nSubjects:\n")[1].splitlines()
+        self.assertEqual([line.split()[0] for line in listed], list(SUBJECTS))
+        self.assertTrue(all(len(line.split()) > 2 for line in listed), listed)
+
+    def test_a_command_that_needs_another_names_those_that_there_are(self):
+        for name, some in (("checkpoint", "now, list, "), ("bench", "push, pull, ")):
+            done = weir(name)
+            self.assertEqual(done.code, 2, done)
+            self.assertIn(f"a command is missing; choose one of: {some}", done.err)
+            self.assertIn(f"Try `weir {name} --help`", done.err)
+
+    def test_checkpoint_says_by_what_one_is_written(self):
+        said = re.sub(r"\s+", " ", weir("lr", "--help").out).split("--checkpoint DIR ")[1].split("--checkpoint-every TIME")[0]
+        for what in ("weir checkpoint now", "weir stop", "SIGUSR1"):
+            self.assertIn(what, said)
+
     def test_commands_are_explained_as_by_their_own_flag(self):
         for words in (("lr",), ("bench", "push"), ("checkpoint", "now")):
             self.assertEqual(weir("help", *words).out, weir(*words, "--help").out)
@@ -121,14 +162,16 @@ class Help(unittest.TestCase):
     def test_one_flag_means_the_same_everywhere(self):
         meanings = {}
         for words, text in commands().items():
-            for flag in ("--json", "--servers", "--workers", "--on-worker-loss"):
+            for flag in ("--json", "--servers", "--shards", "--workers", "--replicas", "--on-worker-loss"):
                 found = re.search(rf"(?ms)^  {flag} (.*?)(?=^  -|^\S|\Z)", text)
                 if found:
                     meaning = re.sub(r"\s+", " ", re.sub(r"; sets WEIR_\w+|UINT=\d+|^N |default: \w+", "", found[1])).strip()
                     meanings.setdefault(flag, {}).setdefault(meaning, []).append(words)
         for flag, by_meaning in meanings.items():
             self.assertEqual(len(by_meaning), 1, (flag, by_meaning))
-        self.assertGreater(len(next(iter(meanings["--json"].values()))), 10)
+        for words, text in commands().items():
+            if words and words != ("help",) and not commands_in(text):
+                self.assertIn(words, next(iter(meanings["--json"].values())))
 
     def test_version_names_what_it_was_built_with(self):
         lines = weir("--version").out.splitlines()
@@ -139,7 +182,39 @@ class Help(unittest.TestCase):
         self.assertRegex(lines[2], r"^by (g\+\+|clang) .*, build type \w+$")
 
 
+class Errors(unittest.TestCase):
+    def test_they_name_the_variable_or_the_flag_that_gave_the_value(self):
+        with tempfile.TemporaryDirectory(prefix="weir-errors-") as folder:
+            testing.write(f"{folder}/train.svm", testing.text_like())
+            train = ("lr", "--train", f"{folder}/train.svm")
+            for words, variables, says in (
+                ((), {"WEIR_MANAGERS": "2"}, "WEIR_MANAGERS=2: must be 1, 3, 5 or 7"),
+                (("--managers", "3"), {"WEIR_MANAGERS": "5"}, "--managers 3 needs at least 3 processes"),
+                ((), {"WEIR_REPLICAS": "1"}, "WEIR_REPLICAS=1 needs at least 2 servers"),
+                (("--replicas", "1"), {}, "--replicas 1 needs at least 2 servers"),
+                ((), {"WEIR_WORK_LEASE_S": "3"}, "WEIR_WORK_LEASE_S=3: must be 0"),
+            ):
+                done = weir(*train, *words, **variables)
+                self.assertEqual(done.code, 2, done)
+                self.assertIn(says, done.err)
+
+
 class Json(unittest.TestCase):
+    def test_what_is_not_known_is_shown_as_it_was_given(self):
+        for words in (("help", "--json"), ("--json",)):
+            done = weir(*words)
+            self.assertEqual(done.code, 2, done)
+            self.assertIn("unknown flag --json\n", done.err)
+
+    def test_a_written_file_is_told_with_its_size(self):
+        with tempfile.TemporaryDirectory(prefix="weir-json-") as folder:
+            done = weir("synth", "--out", f"{folder}/some", "--examples", "100", "--json")
+            self.assertEqual(done.code, 0, done)
+            found = json.loads(done.out)
+            self.assertEqual((found["file"], found["examples"], found["bytes"]), (f"{folder}/some", 100, os.path.getsize(f"{folder}/some")))
+            done = weir("synth", "--out", f"{folder}/some", "--examples", "100", "--json", f"{folder}/some")
+            self.assertEqual(done.code, 2, done)
+
     def test_with_a_file_it_is_written_there_and_the_text_is_printed(self):
         with tempfile.TemporaryDirectory(prefix="weir-json-") as folder:
             done = weir("info", "--json", f"{folder}/info.json")

@@ -87,10 +87,12 @@ class Training:
 class Stop(unittest.TestCase):
     def test_it_ends_a_training_as_sigterm_to_all_ranks_does(self):
         training = Training(self, ranks=3, run=("--servers", "1"))
-        done = weir("stop", training.at)
-        self.assertEqual((done.code, done.out), (0, ""), done)
+        done = weir("stop", "--json", training.at)
+        self.assertEqual((done.code, json.loads(done.out)), (0, {"stopped": True, "within_grace": True}), done)
         code, out, err = training.end()
         self.assertEqual(code, 143, err)
+        self.assertRegex(err, r"weir: rank \d was stopped \(exit code 143\)")
+        self.assertNotIn("ended with exit code", err)
         self.assertIn("[1] objective", out)
         self.assertRegex(err, r"stopped by `weir stop`: the training ended after pass \d+; the results so far are written")
         self.assertTrue(os.path.exists(f"{training.folder}/model"))

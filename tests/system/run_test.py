@@ -110,6 +110,17 @@ class Run(unittest.TestCase):
         out, err = process.communicate(timeout=LIMIT_S)
         self.assertEqual((sorted(out.splitlines()), process.returncode), (["[0] stops", "[1] stops"], 5), err)
 
+    def test_json_tells_how_each_rank_ended(self):
+        script = "echo here; [ $WEIR_RANK = 0 ] && exit 0; [ $WEIR_RANK = 1 ] && kill -9 $$; exit 4"
+        done = run("-n", "3", "--keep-going", "--json", "--", "bash", "-c", script)
+        found = json.loads(done.out)
+        self.assertEqual(found["ranks"], [{"rank": 0, "exit_code": 0}, {"rank": 1, "exit_code": 137, "signal": "SIGKILL"}, {"rank": 2, "exit_code": 4}])
+        self.assertEqual((found["exit_code"], found["was_stopped"]), (done.code, False))
+        self.assertIn("[0] here\n", done.err)
+        with tempfile.TemporaryDirectory(prefix="weir-run-") as folder:
+            done = run("-n", "1", "--json", f"{folder}/result", "--", "echo", "here")
+            self.assertEqual((done.code, done.out, testing.read_json(f"{folder}/result")["exit_code"]), (0, "[0] here\n", 0))
+
     def test_the_ranks_end_with_it(self):
         process = begin("-n", 2, "--", "sh", "-c", "echo $$; exec sleep 1000")
         pids = [int(process.stdout.readline().split()[1]) for _ in range(2)]
@@ -194,7 +205,9 @@ class Run(unittest.TestCase):
             (("--", "true"), 2, "--ranks is required"),
             (("-n", "2", "--replicas", "3", "--", "true"), 2, "must be a whole number from 0 to 2"),
             (("-n", "2", "--rendezvous", "here", "--", "true"), 2, "--rendezvous: 'here' is not HOST:PORT"),
-            (("-n", "2", "true", "--flag"), 2, "unknown flag --flag"),
+            (("-n", "2", "true", "--flag"), 2, "unknown flag --flag; if the program is to get it, write -- before the program"),
+            (("-n", "2", "sh", "-c", "true"), 2, "unknown flag -c; if the program is to get it, write -- before the program"),
+            (("-n", "2", "sh", "-n", "3"), 2, "write -- before the program: `weir run -n 2 -- PROGRAM ARGUMENTS`"),
         ):
             with self.subTest(words):
                 done = run(*words)

@@ -46,6 +46,7 @@ void add_synth(CLI::App& app, Command& chosen) {
     command->add_option("--seed", flags->options.seed, "the same seed gives the same bytes")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
+    add_json(*command, flags->json);
     command->callback(
         [flags, &chosen] { chosen.run = [flags](Config&) { return run_synth(*flags); }; });
 }
@@ -96,20 +97,33 @@ void add_doctor(CLI::App& app, Command& chosen) {
     });
 }
 
+/// --json without a FILE, as CLI11 gets it.
+constexpr const char* kJsonToStdout = "--json=-";
+
 /// What stands behind --json is a file, if it is no flag: of one that is not given a - is made here, so
-/// that CLI11 knows only --json FILE. Stops at --.
+/// that CLI11 knows only --json FILE.
 std::vector<std::string> with_json_files(const std::vector<std::string>& words) {
     std::vector<std::string> all;
     for (size_t i = 0; i < words.size(); ++i) {
         const bool has_file =
             i + 1 < words.size() && (words[i + 1] == "-" || !words[i + 1].starts_with('-'));
-        all.push_back(words[i] == "--json" && !has_file ? "--json=-" : words[i]);
+        all.push_back(words[i] == "--json" && !has_file ? kJsonToStdout : words[i]);
     }
     return all;
 }
 
 /// The hidden command by which the build makes man pages and completion.
 constexpr const char* kManualCommand = "write-manual";
+
+/// The commands that may stand behind one, or behind `weir`; "" if none.
+std::string names_of_commands(const CLI::App& app) {
+    std::string names;
+    for (const CLI::App* const command : app.get_subcommands(nullptr)) {
+        if (command->get_group().empty()) continue;  // hidden
+        names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+    return names;
+}
 
 /// Returns the message for an unknown subcommand, as in "weir bench frobnicate", or "" if there
 /// is none. CLI11 would only say that a subcommand is missing. Sets `parent` to the command that
@@ -119,12 +133,10 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv, std::str
     for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
         const std::string name = argv[i];
         const CLI::App* next = nullptr;
-        std::string known;
         for (const CLI::App* const command : at->get_subcommands(nullptr)) {
             if (command->get_name() == name) next = command;
-            if (command->get_group().empty()) continue;  // hidden
-            known += (known.empty() ? "" : ", ") + command->get_name();
         }
+        const std::string known = names_of_commands(*at);
         if (known.empty() || at->get_name() == "help") return "";
         parent = at == &app ? "" : at->get_name();
         if (next == nullptr) {
@@ -142,7 +154,8 @@ std::string unknown_argument(const CLI::App& app) {
     const std::vector<std::string> words = app.remaining(true);
     const auto flag = std::find_if(words.begin(), words.end(),
                                    [](const std::string& word) { return word.starts_with('-'); });
-    if (flag != words.end()) return fmt::format("unknown flag {}", *flag);
+    if (flag != words.end())
+        return fmt::format("unknown flag {}", *flag == kJsonToStdout ? "--json" : *flag);
     return words.empty() ? "" : fmt::format("unexpected argument '{}'", words.front());
 }
 
@@ -155,6 +168,16 @@ std::string what_is_wrong(const CLI::ParseError& error) {
     const bool is_repeated = text.find("At Most", end) != std::string::npos;
     return text.substr(0, end) +
            (is_repeated ? ": it is given more than once; give it once" : ": a value is missing");
+}
+
+/// Returns the message for a command that needs another one behind it, such as `weir checkpoint`; "" if
+/// it has that.
+std::string missing_command(const CLI::App& app) {
+    const CLI::App* at = &app;
+    while (!at->get_subcommands().empty())
+        at = at->get_subcommands().front();
+    const std::string names = names_of_commands(*at);
+    return names.empty() ? "" : "a command is missing; choose one of: " + names;
 }
 
 /// The subcommands that were chosen so far: "bench push".
@@ -188,12 +211,13 @@ Command parse_command_line(int argc, char** argv) {
     app.require_subcommand(0, 1);  // a missing subcommand is an error below, after the flags
     std::vector<std::string> words(argv + 1, argv + std::max(argc, 1));
     std::vector<std::string> behind;  // --
-    if (const auto dashes = std::ranges::find(words, "--");
-        dashes != words.end() && words.front() == "run") {
+    const auto dashes = std::ranges::find(words, "--");
+    const bool has_dashes = dashes != words.end();
+    if (has_dashes && words.front() == "run") {
         behind.assign(dashes + 1, words.end());
         words.erase(dashes, words.end());
     }
-    add_run(app, behind, chosen);
+    const CLI::App* const run = add_run(app, behind, chosen);
     add_lr(app, chosen);
     add_predict(app, chosen);
     add_bench(app, chosen);
@@ -213,7 +237,8 @@ Command parse_command_line(int argc, char** argv) {
     CLI::App* const write = app.add_subcommand(kManualCommand, "write man pages and completion");
     write->add_option("DIR", manual)->required();
     write->group("");
-    app.footer("`weir help SUBJECT` explains: " + subject_names() + ".");
+    app.footer("`weir help SUBJECT` explains: " + subject_names() +
+               ".\nExit codes: " + exit_codes("") + ".");
     if (argc < 2) {
         fmt::print(stderr, "{}", app.help());
         return no_run(kExitUsage);
@@ -229,16 +254,23 @@ Command parse_command_line(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return no_run(app.exit(error));  // --help, --version
         // An unknown argument is reported first: it may be the cause of the other error.
-        const std::string unknown = unknown_argument(app);
-        return no_run(
-            usage_error(unknown.empty() ? what_is_wrong(error) : unknown, chosen_command(app)));
+        std::string what = unknown_argument(app);
+        if (what.empty()) what = missing_command(app);
+        if (what.empty()) what = what_is_wrong(error);
+        const bool may_be_of_program = dynamic_cast<const CLI::RequiredError*>(&error) == nullptr ||
+                                       what.starts_with("unknown");
+        if (run->parsed() && !has_dashes && run->count("PROGRAM") > 0 && may_be_of_program)
+            what +=
+                "; if the program is to get it, write -- before the program: "
+                "`weir run -n 2 -- PROGRAM ARGUMENTS`";
+        return no_run(usage_error(what, chosen_command(app)));
     }
     if (help->parsed()) return no_run(print_help(app, help_for));
     if (write->parsed()) {
         const Status written = write_manual(app, manual);
         return no_run(written ? int{kExitOk} : failure(written.error()));
     }
-    if (!chosen.run) return no_run(usage_error("a command is missing", ""));
+    if (!chosen.run) return no_run(usage_error(missing_command(app), chosen_command(app)));
     chosen.name = chosen_command(app);
     return chosen;
 }

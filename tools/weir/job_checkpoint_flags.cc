@@ -36,9 +36,10 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
         command
             .add_option("--checkpoint", options.checkpoint_folder,
                         "folder to write checkpoints to, which all servers see; without "
-                        "--checkpoint-every one is written only when it is asked for: by SIGUSR1 "
-                        "to rank 0 (of several managers, to the rank of any), by a signal that "
-                        "ends the training, or by client.checkpoint() of a program")
+                        "--checkpoint-every one is written only when it is asked for: by "
+                        "`weir checkpoint now`, by SIGUSR1 to rank 0 (of several managers, to the "
+                        "rank of any), by `weir stop` or a signal that ends the training, or by "
+                        "client.checkpoint() of a program")
             ->option_text("DIR")
             ->check(is_named)
             ->each(job.gives("WEIR_CHECKPOINT_DIR", "--checkpoint"));
@@ -54,7 +55,7 @@ void add_checkpoint_flags(CLI::App& command, JobFlags& job) {
                 job.give("WEIR_CHECKPOINT_EVERY_S", "--checkpoint-every",
                          std::to_string(seconds.count()));
             },
-            "how often: 30s, 10m, 2h, or a number of iterations; see below")
+            "how often: 30s, 10m, 2h, or a number of iterations")
         ->option_text("TIME|N")
         ->needs(folder)
         ->check([](const std::string& text) {

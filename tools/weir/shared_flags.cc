@@ -80,18 +80,31 @@ void add_job(CLI::App& command, JobFlags& job) {
         ->each(job.gives("WEIR_CONTACT_FILE", "--contact"));
 }
 
-void add_json(CLI::App& command, std::string& file) {
-    command
-        .add_option("--json", file,
+namespace {
+
+CLI::Option& json_option(CLI::App& command, std::string& file) {
+    return *command
+                .add_option(
+                    "--json", file,
                     "the result as JSON: in FILE, or on standard output in place of the text")
-        ->option_text("[FILE]");
+                ->option_text("[FILE]");
 }
 
-void settle_json(const CLI::App& command, const char* name, std::string& file,
-                 std::string& needed) {
-    if (command.count(name) > 0) return;
-    if (file.empty() || file == "-") throw CLI::RequiredError(name);
-    needed = std::exchange(file, "-");
+}  // namespace
+
+void add_json(CLI::App& command, std::string& file) {
+    (void)json_option(command, file);
+}
+
+void add_json(CLI::App& command, std::string& file, CLI::Option& needed) {
+    needed.required();
+    // Behind the last word, before it is checked what is missing.
+    json_option(command, file).transform([&needed](std::string word) -> std::string {
+        if (needed.count() > 0 || word == "-") return word;
+        needed.add_result(std::move(word));
+        needed.run_callback();
+        return "-";
+    });
 }
 
 Status print_result(const std::string& json_file, const std::string& text,

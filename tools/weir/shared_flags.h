@@ -13,7 +13,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace weir::tools {
 
@@ -27,7 +28,7 @@ inline constexpr uint64_t kPartCountMax =
     4096;  ///< of servers, workers and shards, as in Job::start()
 inline constexpr const char* kServersMeaning =
     "servers of the job, on its first ranks; each rank has one at most";
-inline constexpr const char* kShardsMeaning = "shards of each server; each is a thread";
+inline constexpr const char* kShardsMeaning = "shards per server; each is a thread";
 inline constexpr const char* kWorkersMeaning =
     "workers of each process that has workers; each is a thread";
 inline constexpr const char* kReplicasMeaning =
@@ -36,11 +37,9 @@ inline constexpr const char* kReplicasMeaning =
 /// --json [FILE]. parse_command_line() makes a - of a FILE that is not given.
 void add_json(CLI::App& command, std::string& file);
 
-/// In `weir status --json JOB` the word is the JOB, which is needed, and no file. To be called once
-/// the command line is parsed.
-///
-/// name: of the argument that is needed
-void settle_json(const CLI::App& command, const char* name, std::string& file, std::string& needed);
+/// The same of a command that needs the word `needed`: in `weir status --json JOB` the word is the JOB,
+/// and no FILE.
+void add_json(CLI::App& command, std::string& file, CLI::Option& needed);
 
 /// Prints what a command has found: on standard output as text, and as JSON where --json says so, which
 /// replaces the text there.

@@ -12,6 +12,7 @@ namespace weir::tools {
 struct SynthFlags {
     data::SynthOptions options;
     std::string out;
+    std::string json = {};  ///< as --json says
 };
 
 /// Runs the command and returns the exit code.

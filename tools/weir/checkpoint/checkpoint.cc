@@ -2,6 +2,7 @@
 #include "tools/weir/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "tools/weir/checkpoint/checkpoint_export.h"
 #include "tools/weir/checkpoint/checkpoint_report.h"
 #include "tools/weir/command.h"
+#include "tools/weir/paths.h"
 #include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
@@ -112,11 +114,17 @@ int run_checkpoint_verify(const CheckpointFlags& flags) {
 }
 
 int run_checkpoint_export(const CheckpointFlags& flags) {
+    const std::array<NamedPath, 2> outputs{NamedPath{"--out", flags.out},
+                                           NamedPath{"--json", flags.json}};
+    if (const Status good = check_paths({}, outputs); !good) return failure(good.error());
     RealDisk disk;
     const Result<Manifest> manifest = chosen(disk, flags);
     if (!manifest) return failure(manifest.error());
-    const Status done = export_checkpoint(disk, *manifest, flags);
-    return done ? kExitOk : failure(done.error());
+    const Result<ExportReport> done = export_checkpoint(disk, *manifest, flags);
+    if (!done) return failure(done.error());
+    if (flags.json.empty()) return kExitOk;
+    const Status told = print_result(flags.json, "", export_json(*manifest, flags, *done));
+    return told ? int{kExitOk} : failure(told.error());
 }
 
 int run_checkpoint_prune(const CheckpointFlags& flags) {

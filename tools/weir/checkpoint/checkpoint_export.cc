@@ -332,8 +332,8 @@ Result<std::vector<const TableSchema*>> tables_of(const Manifest& manifest,
 
 }  // namespace
 
-Status export_checkpoint(checkpoint::Disk& disk, const Manifest& manifest,
-                         const CheckpointFlags& flags) {
+Result<ExportReport> export_checkpoint(checkpoint::Disk& disk, const Manifest& manifest,
+                                       const CheckpointFlags& flags) {
     WEIR_ASSIGN(const std::vector<const TableSchema*> tables, tables_of(manifest, flags));
     std::vector<Array> arrays;
     if (flags.format != ExportFormat::kText) {
@@ -355,7 +355,13 @@ Status export_checkpoint(checkpoint::Disk& disk, const Manifest& manifest,
             WEIR_TRY(write_safetensors(disk, manifest, flags.folder, arrays, out));
             break;
     }
-    return out.finish();
+    ExportReport report;
+    report.written_bytes = out.written_bytes();
+    if (flags.format == ExportFormat::kText) report.names.push_back(tables.front()->name);
+    for (const Array& array : arrays)
+        report.names.push_back(array.name);
+    WEIR_TRY(out.finish());
+    return report;
 }
 
 }  // namespace weir::tools

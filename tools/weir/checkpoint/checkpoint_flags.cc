@@ -20,11 +20,10 @@ using Run = int (*)(const CheckpointFlags&);
 CLI::App& add_one(CLI::App& parent, Command& chosen, const Flags& flags, const char* name,
                   const char* meaning, Run run) {
     CLI::App* const command = parent.add_subcommand(name, meaning);
-    command->add_option("DIR", flags->folder, "folder of the checkpoints");
-    command->callback([flags, run, command, &chosen] {
-        settle_json(*command, "DIR", flags->json, flags->folder);
-        chosen.run = [flags, run](Config&) { return run(*flags); };
-    });
+    add_json(*command, flags->json,
+             *command->add_option("DIR", flags->folder, "folder of the checkpoints"));
+    command->callback(
+        [flags, run, &chosen] { chosen.run = [flags, run](Config&) { return run(*flags); }; });
     return *command;
 }
 
@@ -69,19 +68,15 @@ void add_checkpoint(CLI::App& app, Command& chosen) {
     parent->require_subcommand(1);
     add_checkpoint_now(*parent, chosen);
     const auto listed = std::make_shared<CheckpointFlags>();
-    add_json(add_one(*parent, chosen, listed, "list", "all checkpoints of a folder",
-                     run_checkpoint_list),
-             listed->json);
+    add_one(*parent, chosen, listed, "list", "all checkpoints of a folder", run_checkpoint_list);
     const auto shown = std::make_shared<CheckpointFlags>();
     CLI::App& show = add_one(*parent, chosen, shown, "show",
                              "the tables and chunks of a checkpoint", run_checkpoint_show);
     add_number(show, shown, "which one; default: the newest");
-    add_json(show, shown->json);
     const auto verified = std::make_shared<CheckpointFlags>();
     CLI::App& verify = add_one(*parent, chosen, verified, "verify",
                                "read every byte, and compare checksums", run_checkpoint_verify);
     add_number(verify, verified, "which one; default: all");
-    add_json(verify, verified->json);
     add_export(*parent, chosen);
     const auto pruned = std::make_shared<CheckpointFlags>();
     CLI::App& prune = add_one(*parent, chosen, pruned, "prune",
@@ -92,7 +87,6 @@ void add_checkpoint(CLI::App& app, Command& chosen) {
     prune.add_flag("--unfinished", pruned->unfinished,
                    "also remove what is left of checkpoints that failed after the newest one; only "
                    "when no job writes there");
-    add_json(prune, pruned->json);
 }
 
 }  // namespace weir::tools

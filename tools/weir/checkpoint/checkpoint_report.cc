@@ -163,6 +163,16 @@ std::string left_text(const std::string& folder, size_t file_count) {
         folder, counted(file_count, "file"), file_count == 1 ? "stays" : "stay");
 }
 
+std::string export_json(const Manifest& manifest, const CheckpointFlags& flags,
+                        const ExportReport& report) {
+    constexpr std::string_view kFormats[] = {"text", "npz", "safetensors"};
+    return json_text(Json{{"checkpoint", manifest.number},
+                          {"file", flags.out},
+                          {"format", kFormats[static_cast<size_t>(flags.format)]},
+                          {"bytes", report.written_bytes},
+                          {"names", report.names}});
+}
+
 std::string prune_json(const PruneReport& report) {
     Json all = {{"checkpoints", report.pruned.checkpoints}, {"chunks", report.pruned.chunk_count}};
     if (report.unfinished_count) all["unfinished_files"] = *report.unfinished_count;

@@ -12,6 +12,8 @@
 
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
+#include "tools/weir/checkpoint/checkpoint.h"
+#include "tools/weir/checkpoint/checkpoint_export.h"
 
 namespace weir::tools {
 
@@ -34,6 +36,8 @@ struct PruneReport {
 
 [[nodiscard]] std::string prune_text(const PruneReport& report);
 [[nodiscard]] std::string prune_json(const PruneReport& report);
+[[nodiscard]] std::string export_json(const checkpoint::Manifest& manifest,
+                                      const CheckpointFlags& flags, const ExportReport& report);
 /// What stays of unfinished checkpoints, for people.
 [[nodiscard]] std::string left_text(const std::string& folder, size_t file_count);
 

@@ -36,6 +36,35 @@ std::string subject_names() {
     return names;
 }
 
+std::string exit_codes(std::string_view command) {
+    struct Own {
+        std::string_view command;
+        std::string_view one;      ///< of 1, behind "failed"
+        std::string_view stopped;  ///< of 130 and 143; empty: it does not return them
+    };
+
+    constexpr std::string_view kStopped = "130, 143: stopped by SIGINT, SIGTERM or `weir stop`";
+    static constexpr Own kOwn[] = {
+        {"lr", "", kStopped},
+        {"server", "", "130, 143: a signal stopped the job, or this server before it had left"},
+        {"get", "; also if a server says nothing of some keys", ""},
+        {"checkpoint", "; `weir checkpoint verify`: also if a checkpoint is damaged", ""},
+        {"doctor", "; also if something stops jobs here", ""},
+    };
+    if (command == "run")
+        return "0: all ranks returned 0; 1: a rank could not be started; 2: wrong flags or "
+               "variables; else what the first rank that failed returned, or 128 + N if signal N "
+               "ended it";
+    const auto* const own = std::ranges::find(kOwn, command, &Own::command);
+    std::string codes = "0: done; 1: failed";
+    if (own != std::end(kOwn)) codes += own->one;
+    codes += "; 2: wrong flags or variables";
+    const std::string_view stopped = command.empty()         ? kStopped
+                                     : own == std::end(kOwn) ? std::string_view()
+                                                             : own->stopped;
+    return stopped.empty() ? codes : codes.append("; ").append(stopped);
+}
+
 std::string variables_text() {
     std::string text =
         "A flag counts more than a variable, and a variable more than its default. An empty "
@@ -52,8 +81,11 @@ std::string variables_text() {
 }
 
 int print_help(const CLI::App& app, const std::vector<std::string>& words) {
-    if (words.empty()) {
-        fmt::print("{}", app.help());
+    if (words.empty()) {  // app.help() would be that of `weir help`, the command that was chosen
+        fmt::print("{}\nSubjects:\n", app.get_formatter()->make_help(&app, app.get_name(),
+                                                                     CLI::AppFormatMode::Normal));
+        for (const Subject& one : subjects())
+            fmt::print("  {:27} {}\n", one.name, one.meaning);
         return kExitOk;
     }
     const auto subject = std::ranges::find(subjects(), words.front(), &Subject::name);

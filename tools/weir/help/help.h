@@ -24,6 +24,9 @@ struct Subject {
 /// "launchers, jobs, ..."
 [[nodiscard]] std::string subject_names();
 
+/// What `weir COMMAND` may return, and why; "": any command.
+[[nodiscard]] std::string exit_codes(std::string_view command);
+
 /// Every WEIR_ variable: what it takes, its default, its meaning.
 [[nodiscard]] std::string variables_text();
 

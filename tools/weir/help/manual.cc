@@ -174,7 +174,7 @@ std::string synopsis_roff(const CLI::App& command, const std::string& name) {
     std::string text = fmt::format("\\fB{}\\fR", roff(name));
     if (!shown_commands(command).empty()) return text + " \\fICOMMAND\\fR [\\fIFLAGS\\fR]\n";
     for (const CLI::Option* const one : shown_options(command, false)) {
-        if (one->get_required())
+        if (one->get_required() || one->get_description().find("; needed") != std::string::npos)
             text += fmt::format(" {} \\fI{}\\fR",
                                 flag_names(*one).substr(flag_names(*one).rfind("\\fB")),
                                 roff(value_text(*one)));
@@ -183,7 +183,10 @@ std::string synopsis_roff(const CLI::App& command, const std::string& name) {
     for (const CLI::Option* const one : shown_options(command, true)) {
         const std::string value = value_text(*one);
         const bool is_many = one->get_expected_max() > 1 && !value.ends_with("...");
-        text += fmt::format(" \\fI{}{}\\fR", roff(value), is_many ? "..." : "");
+        const bool says_it = value.starts_with('-') || value.starts_with('[');
+        const bool is_optional = !one->get_required() && !says_it;
+        text += fmt::format(" {}\\fI{}{}\\fR{}", is_optional ? "[" : "", roff(value),
+                            is_many ? "..." : "", is_optional ? "]" : "");
     }
     return text + "\n";
 }
@@ -197,9 +200,8 @@ std::string title_roff(const std::string& file, std::string_view meaning) {
                        roff(upper), WEIR_VERSION, roff(file), roff(meaning));
 }
 
-std::string exit_codes_roff() {
-    return ".SH EXIT STATUS\n"
-           "0: done; 1: failed; 2: wrong flags or variables; 130, 143: ended by SIGINT, SIGTERM\n";
+std::string exit_codes_roff(std::string_view command) {
+    return ".SH EXIT STATUS\n" + roff(exit_codes(command)) + "\n";
 }
 
 Page main_page(const CLI::App& app) {
@@ -222,7 +224,7 @@ Page main_page(const CLI::App& app) {
         text += fmt::format(
             ".TP\n\\fB{}\\fR\n{}; {}{}{}\n", one.name, roff(one.meaning), roff(allowed_values(one)),
             one.default_value.empty() ? "" : "; default: ", roff(one.default_value));
-    return {"weir.1", text + exit_codes_roff()};
+    return {"weir.1", text + exit_codes_roff("")};
 }
 
 Page command_page(const CLI::App& command) {
@@ -247,8 +249,8 @@ Page command_page(const CLI::App& command) {
         if (!footer.empty() && footer != command.get_footer())
             text += paragraphs_roff(one->get_footer());
     }
-    return {file + ".1",
-            text + exit_codes_roff() + ".SH SEE ALSO\n\\fBweir\\fR(1), \\fBweir help\\fR\n"};
+    return {file + ".1", text + exit_codes_roff(command.get_name()) +
+                             ".SH SEE ALSO\n\\fBweir\\fR(1), \\fBweir help\\fR \\fISUBJECT\\fR\n"};
 }
 
 /// The words that may stand behind a command.

@@ -5,10 +5,12 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 
 #include "lib/apps/lr/client_exchange.h"
 #include "lib/base/counted.h"
+#include "lib/base/json_text.h"
 #include "lib/job/operator_connection.h"
 #include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
@@ -20,6 +22,8 @@
 
 namespace weir::tools {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kLookMs = 200;  // between two looks at a server that leaves
 
@@ -69,8 +73,9 @@ Status leave(const LeaveFlags& flags, const Config& config) {
     return wait_until_left(*connection.manager, flags.server);
 }
 
-/// Waits until the job is over. How it ended is not an error of this command.
-Status stop(const StopFlags& flags, const Config& config) {
+/// Waits until the job is over. How it ended is not an error of this command. Returns whether it ended
+/// within --grace.
+Result<bool> stop(const StopFlags& flags, const Config& config) {
     OperatorConnection connection;
     WEIR_TRY(connection.open(flags.contact, config));
     Operator& manager = *connection.manager;
@@ -83,14 +88,18 @@ Status stop(const StopFlags& flags, const Config& config) {
         // A manager that ends its job at once may not answer any more: whether it is gone shows in the next try.
         const bool may_be_over = is_told && status.code() == Errc::kDeadline;
         if (may_be_over && !std::exchange(is_asked_again, true)) continue;
-        if (!status) return has_ended(status.code()) ? Status() : Status(status.error());
+        if (!status) {
+            if (has_ended(status.code())) return !is_told;
+            return status.error();
+        }
         if (flags.grace_s != 0 && !is_told && connection.clock.now_ns() >= end_ns) {
             is_told = true;
             fmt::print(stderr,
                        "weir: the job has not ended within --grace: it ends now, with an error at "
                        "each rank\n");
             const Status told = manager.stop(Operator::Stop::kNow);
-            if (!told && !has_ended(told.code()) && told.code() != Errc::kDeadline) return told;
+            if (!told && !has_ended(told.code()) && told.code() != Errc::kDeadline)
+                return told.error();
         }
         (void)::poll(nullptr, 0, kLookMs);
     }
@@ -135,6 +144,34 @@ Result<GetReply> values_of(const GetFlags& flags, std::span<const uint64_t> keys
     return all;
 }
 
+/// `code`: what it returns
+std::string server_json(const ServerFlags& flags, const JobShape& shape, int code) {
+    Json json{{"exit_code", code},
+              {"left", code == kExitOk && stop_signal() != 0},
+              {"shards", flags.join.shards},
+              {"transports", shape.transports}};
+    if (stop_signal() != 0) json["signal"] = signal_name(stop_signal());
+    return json_text(json);
+}
+
+/// What the end of a server means for who has started it.
+int end_of_server(const ServerFlags& flags, const Status& served) {
+    if (served) return kExitOk;
+    if (is_grace_over(flags.grace_s)) return ended_by_grace(served.error());
+    const int signal = signal_of(served.error());
+    if (signal == 0) return failure(served.error());
+    fmt::print(stderr, "weir: {}\n",
+               in_flags(served.error().text()));  // as the job's own ranks end
+    return stop_exit_code(signal);
+}
+
+/// Prints the result of a command that has no text, if it is asked for.
+int print_json(const std::string& json_file, const std::string& json) {
+    if (json_file.empty()) return kExitOk;
+    const Status told = print_result(json_file, "", json);
+    return told ? int{kExitOk} : failure(told.error());
+}
+
 }  // namespace
 
 int run_server(const ServerFlags& flags, Config& config) {
@@ -146,18 +183,15 @@ int run_server(const ServerFlags& flags, Config& config) {
     if (!job) return failure(job.error());
     const auto must_end = [grace_s = flags.grace_s] { return is_grace_over(grace_s); };
     const Status served = (*job)->serve(stop_signal_has_settled, must_end);
-    if (served) return kExitOk;
-    if (must_end()) return ended_by_grace(served.error());
-    const int signal = signal_of(served.error());
-    if (signal == 0) return failure(served.error());
-    fmt::print(stderr, "weir: {}\n",
-               in_flags(served.error().text()));  // as the job's own ranks end
-    return stop_exit_code(signal);
+    const int code = end_of_server(flags, served);
+    const int printed = print_json(flags.json, server_json(flags, (*job)->shape(), code));
+    return code != kExitOk ? code : printed;
 }
 
 int run_leave(const LeaveFlags& flags, Config& config) {
     const Status left = leave(flags, config);
-    return left ? int{kExitOk} : failure(left.error());
+    if (!left) return failure(left.error());
+    return print_json(flags.json, json_text(Json{{"server", flags.server}, {"left", true}}));
 }
 
 int run_status(const StatusFlags& flags, Config& config) {
@@ -169,8 +203,9 @@ int run_status(const StatusFlags& flags, Config& config) {
 }
 
 int run_stop(const StopFlags& flags, Config& config) {
-    const Status stopped = stop(flags, config);
-    return stopped ? int{kExitOk} : failure(stopped.error());
+    const Result<bool> stopped = stop(flags, config);
+    if (!stopped) return failure(stopped.error());
+    return print_json(flags.json, json_text(Json{{"stopped", true}, {"within_grace", *stopped}}));
 }
 
 int run_checkpoint_now(const CheckpointNowFlags& flags, Config& config) {

@@ -18,6 +18,7 @@ namespace weir::tools {
 struct ServerFlags {
     JoinOptions join = one_shard();
     uint32_t grace_s = kGraceSeconds;
+    std::string json = {};  ///< as --json says
 
 private:
     static JoinOptions one_shard() {
@@ -30,6 +31,7 @@ private:
 struct LeaveFlags {
     std::string contact;  ///< as JoinOptions::contact
     uint32_t server = 0;
+    std::string json = {};
 };
 
 struct StatusFlags {
@@ -42,6 +44,7 @@ struct StatusFlags {
 struct StopFlags {
     std::string contact;
     uint32_t grace_s = kGraceSeconds;  ///< then the job ends without results; 0: it is waited for
+    std::string json = {};
 };
 
 struct GetFlags {

@@ -13,6 +13,16 @@
 #include "tools/weir/shared_flags.h"
 
 namespace weir::tools {
+namespace {
+
+/// The job that a command is for.
+CLI::Option& add_contact(CLI::App& command, std::string& contact) {
+    return *command.add_option("JOB", contact, kContactMeaning)
+                ->required()
+                ->option_text(kContactType);
+}
+
+}  // namespace
 
 void add_server(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<ServerFlags>();
@@ -20,7 +30,7 @@ void add_server(CLI::App& app, Command& chosen) {
     command->add_option("--join", flags->join.contact, kContactMeaning)
         ->required()
         ->option_text(kContactType);
-    command->add_option("--shards", flags->join.shards, "shards of this server; each is a thread")
+    command->add_option("--shards", flags->join.shards, kShardsMeaning)
         ->check(count(1, 1024))
         ->capture_default_str();
     command
@@ -28,6 +38,7 @@ void add_server(CLI::App& app, Command& chosen) {
                      "share of the parameters, where the servers of the job's start have 1 each")
         ->check(count(1, 1000))
         ->capture_default_str();
+    add_json(*command, flags->json);
     add_grace(
         *command, flags->grace_s,
         "seconds after SIGTERM in which it must have handed over all, or it ends without; 0: as "
@@ -48,9 +59,7 @@ void add_server(CLI::App& app, Command& chosen) {
 void add_leave(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<LeaveFlags>();
     CLI::App* const command = app.add_subcommand("leave", "make a server leave a running job");
-    command->add_option("JOB", flags->contact, kContactMeaning)
-        ->required()
-        ->option_text(kContactType);
+    add_json(*command, flags->json, add_contact(*command, flags->contact));
     command->add_option("--server", flags->server, "its number, as `weir status` shows it")
         ->required()
         ->check(count(0, kCountMax));
@@ -65,8 +74,7 @@ void add_leave(CLI::App& app, Command& chosen) {
 void add_status(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<StatusFlags>();
     CLI::App* const command = app.add_subcommand("status", "show the state of a running job");
-    command->add_option("JOB", flags->contact, kContactMeaning)->option_text(kContactType);
-    add_json(*command, flags->json);
+    add_json(*command, flags->json, add_contact(*command, flags->contact));
     CLI::Option* const watch = command->add_flag(
         "--watch", flags->watches,
         "look again and again: a screen that is refreshed, with what happens in a second; plain "
@@ -77,8 +85,7 @@ void add_status(CLI::App& app, Command& chosen) {
         ->capture_default_str();
     watch->excludes("--json");
     command->footer(kContactFooter);
-    command->callback([flags, command, &chosen] {
-        settle_json(*command, "JOB", flags->json, flags->contact);
+    command->callback([flags, &chosen] {
         chosen.run = [flags](Config& config) { return run_status(*flags, config); };
     });
 }
@@ -86,9 +93,7 @@ void add_status(CLI::App& app, Command& chosen) {
 void add_get(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<GetFlags>();
     CLI::App* const command = app.add_subcommand("get", "show values of a table of a running job");
-    command->add_option("JOB", flags->contact, kContactMeaning)
-        ->required()
-        ->option_text(kContactType);
+    add_contact(*command, flags->contact);
     command->add_option("TABLE", flags->table, "name of the table")->required()->option_text(" ");
     command
         ->add_option("KEY", flags->keys,
@@ -112,9 +117,7 @@ void add_get(CLI::App& app, Command& chosen) {
 void add_stop(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<StopFlags>();
     CLI::App* const command = app.add_subcommand("stop", "end a running job in order");
-    command->add_option("JOB", flags->contact, kContactMeaning)
-        ->required()
-        ->option_text(kContactType);
+    add_json(*command, flags->json, add_contact(*command, flags->contact));
     add_grace(*command, flags->grace_s,
               "seconds for the workers to end by themselves; then all ranks get an error; 0: it "
               "takes as long as it takes");
@@ -135,15 +138,13 @@ void add_checkpoint_now(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<CheckpointNowFlags>();
     CLI::App* const command =
         app.add_subcommand("now", "have a running job write a checkpoint, and wait for it");
-    command->add_option("JOB", flags->contact, kContactMeaning)->option_text(kContactType);
-    add_json(*command, flags->json);
+    add_json(*command, flags->json, add_contact(*command, flags->contact));
     command->add_option("--deadline", flags->deadline_s, "seconds until it must be written")
         ->check(count(1, 86'400))
         ->capture_default_str();
     command->footer(std::string(kContactFooter) +
                     "The job must have a folder for checkpoints: --checkpoint DIR.");
-    command->callback([flags, command, &chosen] {
-        settle_json(*command, "JOB", flags->json, flags->contact);
+    command->callback([flags, &chosen] {
         chosen.run = [flags](Config& config) { return run_checkpoint_now(*flags, config); };
     });
 }

@@ -70,8 +70,7 @@ constexpr const char* kLrFooter =
     "this holds for the rank whose manager leads: alone, it lets another one lead, and leaves. "
     "(mpirun\n"
     "kills its ranks one second after it was interrupted itself, unless it is given\n"
-    "--mca odls_base_sigkill_timeout 25.)\n"
-    "Exit codes: 0 done, 1 failed, 2 wrong flags or variables, 130 and 143 stopped by a signal.";
+    "--mca odls_base_sigkill_timeout 25.)";
 
 constexpr const char* kPredictFooter =
     "The predictions: one line for each example, in the order of the files: 1 / (1 + exp(-w.x)).\n"
@@ -144,7 +143,7 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->add_option("--threads", run.threads, "reading threads per worker")
         ->check(count(1, 256))
         ->capture_default_str();
-    command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker; see below")
+    command->add_option("--skip-bad", run.skip_bad, "bad lines to leave out, per worker")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
     add_labels(*command, run.labels);

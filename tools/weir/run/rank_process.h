@@ -30,6 +30,7 @@ struct OutputPipe {
 struct RankProcess {
     pid_t pid = 0;  ///< also of its process group
     bool has_ended = false;
+    int status = 0;  ///< as waitpid() has it, once it has ended
     std::string prefix;
     std::array<OutputPipe, 2> outputs;
 

@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -20,9 +21,13 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/host_port.h"
+#include "lib/base/json_text.h"
 #include "lib/base/secret_seed.h"
 #include "tools/weir/command.h"
+#include "tools/weir/paths.h"
 #include "tools/weir/run/rank_process.h"
+#include "tools/weir/shared_flags.h"
+#include "tools/weir/stop_signals.h"
 #include "transport/net/reserved_port.h"
 
 namespace weir::tools {
@@ -99,10 +104,22 @@ struct Meeting {
     }
 };
 
-std::string status_text(int status) {
-    if (WIFEXITED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+/// Whether a rank ended as those of a job do that is stopped (stop_exit_code()).
+bool is_of_stopped(int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == stop_exit_code(SIGINT) ||
+                                 WEXITSTATUS(status) == stop_exit_code(SIGTERM));
+}
+
+std::string signal_text(int status) {
     const char* const name = ::sigabbrev_np(WTERMSIG(status));
-    return fmt::format("was ended by SIG{}", name == nullptr ? "?" : name);
+    return fmt::format("SIG{}", name == nullptr ? "?" : name);
+}
+
+std::string status_text(int status) {
+    if (is_of_stopped(status))
+        return fmt::format("was stopped (exit code {})", WEXITSTATUS(status));
+    if (WIFEXITED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+    return fmt::format("was ended by {}", signal_text(status));
 }
 
 int exit_code(int status) {
@@ -130,6 +147,8 @@ public:
 
     Status start(const Meeting& meeting, const Config& config);
     int wait();
+    /// How each rank ended.
+    [[nodiscard]] std::string json() const;
 
     void kill_all() {
         tell_all(SIGKILL);
@@ -191,6 +210,7 @@ Status Ranks::start(const Meeting& meeting, const Config& config) {
         auto started = start_rank(flags_.command, environment(meeting, config, rank),
                                   rank == 0 && !is_terminal, before_);
         if (!started) return started.error();
+        if (is_stdout(flags_.json)) started->outputs[0].to = STDERR_FILENO;
         started->prefix = fmt::format("[{:{}}] ", rank, width);
         ranks_.push_back(*std::move(started));
     }
@@ -230,10 +250,9 @@ void Ranks::take_ended() {
         if (info.si_pid == 0) continue;
         const bool is_good = info.si_code == CLD_EXITED && info.si_status == 0;
         if (!is_good) (void)::kill(-rank.pid, SIGKILL);
-        int status = 0;
-        (void)::waitpid(rank.pid, &status, 0);
+        (void)::waitpid(rank.pid, &rank.status, 0);
         rank.has_ended = true;
-        if (!is_good) failed(i, status);
+        if (!is_good) failed(i, rank.status);
     }
 }
 
@@ -245,12 +264,16 @@ void Ranks::failed(size_t rank, int status) {
         static_cast<size_t>(std::ranges::count(ranks_, false, &RankProcess::has_ended));
     if (!is_first && left == 0) return;
     fmt::print(stderr, "weir: rank {} {}{}\n", rank, status_text(status),
-               left == 0        ? ""
-               : flags_.goes_on ? "; the others go on (--keep-going)"
-                                : "; the others are ended");
+               left == 0               ? ""
+               : flags_.goes_on        ? "; the others go on (--keep-going)"
+               : is_of_stopped(status) ? "; the others end, too"
+                                       : "; the others are ended");
     if (flags_.goes_on || left == 0) return;
     next_signal_ = SIGTERM;
-    next_at_ns_ = clock_.now_ns() + kEndThemselvesNs;
+    // What is stopped in order may have much to write.
+    next_at_ns_ = clock_.now_ns() + (is_of_stopped(status)
+                                         ? std::max(kEndThemselvesNs, flags_.grace_s * kSecond)
+                                         : kEndThemselvesNs);
 }
 
 void Ranks::end_late_ones() {
@@ -332,9 +355,23 @@ int Ranks::wait() {
     }
 }
 
+std::string Ranks::json() const {
+    auto ranks = nlohmann::ordered_json::array();
+    for (const RankProcess& rank : ranks_) {
+        nlohmann::ordered_json one{{"rank", ranks.size()}, {"exit_code", exit_code(rank.status)}};
+        if (WIFSIGNALED(rank.status)) one["signal"] = signal_text(rank.status);
+        ranks.push_back(std::move(one));
+    }
+    const bool was_stopped = code_ == stop_exit_code(SIGINT) || code_ == stop_exit_code(SIGTERM);
+    return json_text(nlohmann::ordered_json{
+        {"exit_code", code_}, {"was_stopped", was_stopped}, {"ranks", std::move(ranks)}});
+}
+
 }  // namespace
 
 int run_ranks(const RunFlags& flags, const Config& config) {
+    const std::array<NamedPath, 1> outputs{NamedPath{"--json", flags.json}};
+    if (const Status good = check_outputs(outputs); !good) return failure(good.error());
     Meeting meeting;
     if (const Status arranged = meeting.arrange(flags, config); !arranged)
         return failure(arranged.error());
@@ -343,7 +380,10 @@ int run_ranks(const RunFlags& flags, const Config& config) {
         ranks.kill_all();
         return failure(started.error());
     }
-    return ranks.wait();
+    const int code = ranks.wait();
+    if (flags.json.empty()) return code;
+    const Status told = print_result(flags.json, "", ranks.json());
+    return told || code != kExitOk ? code : failure(told.error());
 }
 
 }  // namespace weir::tools

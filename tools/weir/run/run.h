@@ -22,6 +22,7 @@ struct RunFlags {
     std::map<std::string, std::string> variables;
     uint32_t grace_s = 10;  ///< from SIGTERM to SIGKILL, when a rank has failed
     bool goes_on = false;   ///< when one has failed
+    std::string json;       ///< as --json says
 };
 
 /// Returns 0, or what the first rank that failed returned, as a shell reports it.

@@ -21,6 +21,11 @@ constexpr const char* kRunFooter =
     "others\n"
     "get SIGTERM, and SIGKILL --grace seconds later. `weir run` returns what the first one that\n"
     "failed returned; 128 + N if signal N ended it.\n"
+    "Ranks of a job that is stopped (`weir stop`) return 143, and have --grace seconds to end "
+    "before\n"
+    "they get SIGTERM; so does `weir run`.\n"
+    "--json tells of each rank how it ended. On standard output, that of the ranks goes to\n"
+    "standard error.\n"
     "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all ranks. The third signal to "
     "stop\n"
     "kills them.\n"
@@ -30,7 +35,7 @@ constexpr const char* kRunFooter =
 
 }  // namespace
 
-void add_run(CLI::App& app, const std::vector<std::string>& behind, Command& chosen) {
+CLI::App* add_run(CLI::App& app, const std::vector<std::string>& behind, Command& chosen) {
     const auto flags = std::make_shared<RunFlags>();
     CLI::App* const command =
         app.add_subcommand("run", "start the ranks of a job on this host, without a launcher");
@@ -67,6 +72,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& behind, Command& cho
     command->add_flag("--keep-going", flags->goes_on,
                       "when a rank fails, the others go on: for jobs with --replicas, or with "
                       "--on-worker-loss");
+    add_json(*command, flags->json);
     command->add_option("PROGRAM", flags->command, "program to start, and behind -- its arguments")
         ->option_text("-- PROGRAM ARGUMENTS...");
     command->footer(kRunFooter);
@@ -77,6 +83,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& behind, Command& cho
                                        "name one: `weir run -n 2 -- PROGRAM`");
         chosen.run = [flags](Config& config) { return run_ranks(*flags, config); };
     });
+    return command;
 }
 
 }  // namespace weir::tools

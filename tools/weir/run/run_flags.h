@@ -14,9 +14,9 @@ class App;
 
 namespace weir::tools {
 
-/// Adds the command to `app`. It sets `chosen` when it is on the command line.
+/// Adds the command to `app`, and returns it. It sets `chosen` when it is on the command line.
 ///
 /// behind: the words behind --
-void add_run(CLI::App& app, const std::vector<std::string>& behind, Command& chosen);
+CLI::App* add_run(CLI::App& app, const std::vector<std::string>& behind, Command& chosen);
 
 }  // namespace weir::tools
