@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 
@@ -31,8 +33,11 @@ struct InOrder : rules::Plain {
     template <class T>
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
+    static inline uint64_t updates_left = 0;  ///< before the one that throws
+
     template <class T>
     static void update(T& value, T*, const T* pushed, const RuleContext&) {
+        if (updates_left-- == 0) throw std::runtime_error("one too many");
         if (*pushed == 0) return;
         value = *pushed > value ? value + *pushed : value | kOutOfOrder;
     }
@@ -58,7 +63,8 @@ TableSchema schema(Layout layout) {
 enum class Trouble {
     kNone,
     kShortMemory,  ///< of servers, at some times: iterations fail then, for everybody
-    kDeath         ///< of a worker
+    kDeath,        ///< of a worker
+    kThrow         ///< of the rule, when it runs at the end of an iteration
 };
 
 /// One history by its seed. Workers of different speeds push up to max_delay + 1 iterations at
@@ -73,6 +79,8 @@ public:
           cluster_(random_(), shape_, network_) {
         REQUIRE(cluster_.rules.register_rule<InOrder>("in_order").has_value());
         REQUIRE(cluster_.start());
+        InOrder::updates_left =
+            trouble == Trouble::kThrow ? random_.below(kSummedKeys * kIterations) : ~uint64_t{0};
         layout_ = random_.below(2) == 0 ? Layout::kDense : Layout::kSparse;
         TableSchema wanted = table_of(layout_, "sums", kSummedKeys, ValueType::kUInt64);
         wanted.rule = "in_order";
@@ -99,6 +107,15 @@ public:
             return finished;
         });
         REQUIRE(over);
+        const bool has_thrown =
+            trouble_ == Trouble::kThrow && InOrder::updates_left > kSummedKeys * kIterations;
+        for (uint32_t i = 0; i < shape_.workers && has_thrown; ++i) {
+            const ClientCore& client = *cluster_.workers[i];
+            REQUIRE(cluster_.run_until([&] { return !client.failure(); }));
+            REQUIRE(client.failure().code() == Errc::kException);
+            REQUIRE(client.failure().error().text().find("rule 'in_order' of table 'sums'") !=
+                    std::string::npos);
+        }
         return static_cast<uint64_t>(std::count_if(
             ended_.begin(), ended_.end(), [](auto ended) { return ended && *ended != Errc::kOk; }));
     }
@@ -126,7 +143,7 @@ private:
         uint64_t pushed = 0;
         std::deque<Push> pushes;
         std::deque<Pull> pulls;
-        bool stopped = false;  ///< another one is lost: it pushes nothing more
+        bool stopped = false;  ///< another one is lost, or the job ends: it pushes nothing more
         bool last_pull = false;
         bool finished = false;
     };
@@ -208,6 +225,7 @@ private:
         const Worker& w = workers_[number];
         ClientCore& client = *cluster_.workers[number];
         if (w.table.schema.max_delay == 0 || client.done(w.pushes.front().call)) return;
+        if (!client.failure()) return;
         const auto call = client.push(w.table, KeyRange{0, 0}, {}, {w.pushed + 1});
         REQUIRE(client.done(call));
         REQUIRE(client.take(call).code() == Errc::kInvalidArgument);
@@ -237,7 +255,8 @@ private:
         check_status(number, status);
         std::optional<Errc>& ended = ended_[push.iteration];
         if (!ended) ended = status.code();
-        if (trouble_ != Trouble::kDeath) REQUIRE(status.code() == *ended);  // the same for all
+        // The same for all, unless the job ends.
+        if (!may_end()) REQUIRE(status.code() == *ended);
         if (status.code() == Errc::kNoMemory) {
             REQUIRE(status.error().message().find("failed at shard ") != std::string::npos);
         }
@@ -271,8 +290,15 @@ private:
         if (status) return;
         INFO(status.error().message());
         REQUIRE(trouble_ != Trouble::kNone);
-        REQUIRE(status.code() == (trouble_ == Trouble::kDeath ? Errc::kPeerLost : Errc::kNoMemory));
-        if (trouble_ == Trouble::kDeath) workers_[number].stopped = true;
+        REQUIRE(status.code() == (trouble_ == Trouble::kDeath   ? Errc::kPeerLost
+                                  : trouble_ == Trouble::kThrow ? Errc::kException
+                                                                : Errc::kNoMemory));
+        if (may_end()) workers_[number].stopped = true;
+    }
+
+    /// What fails once fails for the rest of the job.
+    [[nodiscard]] bool may_end() const noexcept {
+        return trouble_ == Trouble::kDeath || trouble_ == Trouble::kThrow;
     }
 
     /// A value has all parts of each iteration up to `shown`, or none if that failed; of a later
@@ -305,6 +331,69 @@ private:
     std::vector<std::optional<Errc>> ended_ = std::vector<std::optional<Errc>>(kIterations + 1);
 };
 
+/// Workers push parts of some keys to a table of "mean", while a server joins and another one may die.
+void check_means(uint64_t seed) {
+    constexpr uint64_t kMeanIterations = 8;
+    constexpr uint64_t kDivisible = 6;  // so means of up to three are exact
+    Random random(seed);
+    SimShape shape;
+    shape.servers = 3;
+    shape.shards = 1;
+    shape.workers = static_cast<uint32_t>(1 + random.below(kMembersMax));
+    shape.replicas = static_cast<uint32_t>(random.below(2));
+    shape.is_manager_apart = true;
+    shape.eager_bytes = random.below(2) == 0 ? 64 : 4096;
+    SimCluster cluster(random(), shape, {.maps_memory = random.below(2) == 0});
+    REQUIRE(cluster.start());
+    TableSchema wanted = schema(random.below(2) == 0 ? Layout::kDense : Layout::kSparse);
+    wanted.rule = "mean";
+    const auto made = cluster.make_table(0, wanted);
+    REQUIRE(made.has_value());
+    const auto are_copied = [&] {
+        return std::ranges::all_of(
+            cluster.manager->view().segments(), [&](const ViewSegment& segment) {
+                return segment.backup_count() >= shape.replicas && !segment.has_learner();
+            });
+    };
+    std::vector<double> expected(kSummedKeys);
+    std::vector<double> values(kSummedKeys);
+    std::vector<uint64_t> all(kSummedKeys);
+    std::iota(all.begin(), all.end(), 0);
+    const uint64_t joins_at = 1 + random.below(kMeanIterations);
+    const uint64_t dies_at = shape.replicas == 0 ? 0 : 1 + random.below(kMeanIterations);
+    for (uint64_t iteration = 1; iteration <= kMeanIterations; ++iteration) {
+        std::vector<double> sums(kSummedKeys);
+        std::vector<double> counts(kSummedKeys);
+        std::vector<std::vector<uint64_t>> keys(shape.workers);
+        std::vector<std::vector<double>> pushed(shape.workers);
+        std::vector<ClientCore::CallId> calls;
+        if (iteration == joins_at) (void)cluster.add_server({.shards = 1});
+        if (iteration == dies_at) REQUIRE(cluster.run_until(are_copied));
+        for (uint32_t worker = 0; worker < shape.workers; ++worker) {
+            for (const uint64_t key : all) {
+                if (random.below(3) == 0) continue;
+                keys[worker].push_back(key);
+                pushed[worker].push_back(static_cast<double>(kDivisible * random.below(1000)));
+                sums[key] += pushed[worker].back();
+                ++counts[key];
+            }
+            calls.push_back(cluster.workers[worker]->push(
+                *made, keys[worker], std::as_bytes(std::span(pushed[worker])), {iteration}));
+            cluster.run_idle(random.below(4));
+        }
+        if (iteration == dies_at) cluster.kill_host(1);
+        for (uint32_t worker = 0; worker < shape.workers; ++worker)
+            REQUIRE(cluster.finish(worker, calls[worker]).has_value());
+        for (const uint64_t key : all) {
+            if (counts[key] > 0) expected[key] = sums[key] / counts[key];
+        }
+        const auto pull = cluster.workers[0]->pull(
+            *made, all, std::as_writable_bytes(std::span(values)), {iteration});
+        REQUIRE(cluster.finish(0, pull).has_value());
+        REQUIRE(values == expected);
+    }
+}
+
 /// Returns the number of failed iterations.
 uint64_t run_histories(Trouble trouble, uint64_t count) {
     const uint64_t first = testing::seed_or(1);
@@ -335,6 +424,20 @@ TEST_SUITE("iteration_history") {
         const uint64_t count = testing::histories_or(200);
         const uint64_t failed = run_histories(Trouble::kDeath, count);
         if (count >= 200) CHECK(failed > 100);
+    }
+
+    TEST_CASE("a rule that throws at an iteration's end ends the job and shows nothing of it") {
+        const uint64_t count = testing::histories_or(200);
+        const uint64_t failed = run_histories(Trouble::kThrow, count);
+        if (count >= 200) CHECK(failed > 100);
+    }
+
+    TEST_CASE("means are those of the parts that have the key, also after moves and takeovers") {
+        const uint64_t first = testing::seed_or(1);
+        for (uint64_t seed = first; seed < first + testing::histories_or(60); ++seed) {
+            INFO("WEIR_SEED=" << seed);
+            check_means(seed);
+        }
     }
 
     TEST_CASE("a worker that dies ends the others' iteration with an error that names it") {
