@@ -411,6 +411,32 @@ TEST_SUITE("table_rows") {
         push_ones(*table, keys_in(half, 1000, 0));
     }
 
+    TEST_CASE("who waits with a known list writes no rows that have become other keys' meanwhile") {
+        HeapMemory memory;
+        KnownLists lists(memory, 1 << 20);
+        const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const auto table = *TableShard::make({.name = "t", .layout = Layout::kSparse},
+                                             PositionSet::whole_ring(), rules, memory, lists);
+        const auto first = keys_in(part(1), 500, 0);
+        push_ones(*table, first);
+        const auto waiting = lists.find(table->schema().id, list_id(first));
+        REQUIRE(waiting != nullptr);
+        table->give_up(part(1));
+        while (table->drop_some()) {
+        }
+        const auto others = keys_in(part(2), 500, 0);
+        push_ones(*table, others);
+        CHECK(table->row_count() == 500);
+        hold_and_serve(*table, part(1));
+        const std::vector<float> ones(500, 1.0F);
+        const auto rows = table->known_rows(waiting->id);
+        CHECK(rows.code() == Errc::kUnknownList);  // the worker sends the keys
+        if (rows) (void)table->push(*rows, std::as_bytes(std::span(ones)));
+        std::vector<float> out(500);
+        REQUIRE(table->pull(*table->rows_for_pull(others), std::as_writable_bytes(std::span(out))));
+        CHECK(out == ones);
+    }
+
     TEST_CASE("an extent whose rows are all dropped goes back, and comes again when needed") {
         HeapMemory memory;
         KnownLists lists(memory, 0);
