@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +16,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "lib/base/prox.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
 #include "lib/store/rules/row_rules.h"
@@ -49,6 +53,48 @@ private:
 template <uint32_t kItsVersion>
 struct Mended : rules::Adam<false> {
     static constexpr uint32_t kVersion = kItsVersion;
+};
+
+/// What was pushed, in the order of the keys, before and behind the checkpoint of version 1.
+struct PushesOfV1 {
+    static constexpr uint64_t kBefore = 3;
+
+    explicit PushesOfV1(size_t keys)
+        : slopes(keys * kWidth, 0.25F),
+          squares(keys * kWidth),
+          steps(keys, ProxState<double>{0, 2}) {}
+
+    /// Push number `i`, from 1, and what it makes of the values.
+    void make(uint64_t i) {
+        gradients.clear();
+        for (size_t k = 0; k < slopes.size(); ++k) {
+            const float g = 0.5F * static_cast<float>(i) + static_cast<float>(k);
+            gradients.push_back(g);
+            squares[k] += g * g;
+            slopes[k] -= 0.5F * g / (std::sqrt(squares[k]) + 1e-8F);
+        }
+        curved.clear();
+        for (size_t k = 0; k < steps.size(); ++k) {
+            const auto key = static_cast<double>(k);
+            curved.push_back(1 - 0.75 * static_cast<double>(i) + key);
+            curved.push_back(2 + key);
+            steps[k] = prox_l1_step(steps[k], curved[2 * k], curved[2 * k + 1], 0.125);
+        }
+    }
+
+    [[nodiscard]] std::vector<double> weights() const {
+        std::vector<double> all;
+        for (const ProxState<double>& step : steps)
+            all.push_back(step.weight);
+        return all;
+    }
+
+    static constexpr uint32_t kWidth = 3;
+    std::vector<float> slopes;   ///< of adagrad(0.5), from 0.25 on
+    std::vector<float> squares;  ///< its state
+    std::vector<float> gradients;
+    std::vector<ProxState<double>> steps;  ///< of prox_l1(0.125, 2)
+    std::vector<double> curved;
 };
 
 JobOptions job_options(uint32_t servers, uint32_t shards, uint32_t workers) {
@@ -169,6 +215,62 @@ TEST_SUITE("checkpoints of jobs") {
             [&](Client& client) -> Status { return train(client, 2, after); });
         REQUIRE_MESSAGE(went_on, went_on.error().text());
         CHECK(after == before);
+        wanted.width = 4;
+        CHECK(start_job(options)->run_workers([&](Client& client) -> Status {
+            const auto wider = client.create_table<float>("t", wanted);
+            CHECK(wider.code() == Errc::kTypeMismatch);
+            CHECK(wider.error().text().find("exists with 3 values of type float32 per key; 4 of") !=
+                  std::string::npos);
+            return {};
+        }));
+    }
+
+    // checkpoint_v1 was written by the last program of that version.
+    TEST_CASE("a checkpoint of version 1 is gone on from, with rule state and iterations") {
+        const char* const folder = std::getenv("CHECKPOINT_V1");
+        REQUIRE_MESSAGE(folder != nullptr, "CHECKPOINT_V1 is to be the folder checkpoint_v1");
+        JobOptions options = job_options(2, 1, 1);
+        options.resume = folder;
+        const Status went_on = start_job(options)->run_workers([&](Client& client) -> Status {
+            CHECK(client.resumed_from()->tables.size() == 4);
+            for (const bool is_dense : {true, false}) {
+                const std::string kind = is_dense ? "dense" : "sparse";
+                std::vector<uint64_t> keys = {2, 3, 5, 1'000'000'007};
+                if (is_dense) {
+                    keys.resize(12);
+                    std::iota(keys.begin(), keys.end(), 0);
+                }
+                TableOptions wanted = is_dense ? dense_options(keys.size()) : TableOptions();
+                wanted.width = PushesOfV1::kWidth;
+                wanted.rule = adagrad(0.5);
+                wanted.initial_value = 0.25;
+                WEIR_ASSIGN(auto slopes, client.create_table<float>(kind + " adagrad", wanted));
+                wanted.width = 1;
+                wanted.rule = prox_l1(0.125, 2);
+                wanted.initial_value = 0;
+                WEIR_ASSIGN(auto steps, client.create_table<double>(kind + " prox_l1", wanted));
+                PushesOfV1 pushes(keys.size());
+                for (uint64_t i = 1; i <= PushesOfV1::kBefore; ++i)
+                    pushes.make(i);
+                PushOptions push;
+                for (uint64_t i = PushesOfV1::kBefore;; ++i) {
+                    std::vector<float> slope_values(pushes.slopes.size());
+                    std::vector<double> weights(keys.size());
+                    WEIR_TRY(slopes.pull(keys, slope_values).wait());
+                    WEIR_TRY(steps.pull(keys, weights).wait());
+                    CHECK(slope_values == pushes.slopes);
+                    CHECK(weights == pushes.weights());
+                    if (i == PushesOfV1::kBefore + 3) break;
+                    pushes.make(i + 1);
+                    CHECK(slopes.next_iteration() == (is_dense ? i + 1 : 1U));
+                    if (is_dense) push.iteration = i + 1;
+                    WEIR_TRY(slopes.push(keys, pushes.gradients, push).wait());
+                    WEIR_TRY(steps.push(keys, pushes.curved, push).wait());
+                }
+            }
+            return {};
+        });
+        CHECK_MESSAGE(went_on, went_on.error().text());
     }
 
     TEST_CASE("one that is due by iterations is counted from the last one, whoever asked for it") {
