@@ -58,11 +58,13 @@ ChunkWriter::Room ChunkWriter::add_rows(uint64_t count) {
 }
 
 ChunkWriter::Room ChunkWriter::add(KeyRange keys) {
+    WEIR_CHECK(place_.layout == Layout::kDense && !keys.empty());
     begin_block(Chunk::Block::kRange, keys.key_count(), keys.begin);
     return add_rows(keys.key_count());
 }
 
 ChunkWriter::Room ChunkWriter::add(std::span<const uint64_t> keys) {
+    WEIR_CHECK(place_.layout == Layout::kSparse && !keys.empty());
     begin_block(Chunk::Block::kList, keys.size(), 0);
     std::memcpy(append(keys.size_bytes()), keys.data(), keys.size_bytes());
     return add_rows(keys.size());
@@ -76,6 +78,8 @@ void ChunkWriter::add_clocks(const ClockTimes& times) {
 }
 
 void ChunkWriter::add_iteration(const ClosedUpTo& closed) {
+    // Who reads the chunk refuses one of other positions.
+    WEIR_CHECK(place_.range.first <= closed.range.first && closed.range.last <= place_.range.last);
     begin_block(Chunk::Block::kClosed, 1, 0);
     const uint64_t item[] = {closed.range.first, closed.range.last, closed.iteration};
     std::memcpy(append(sizeof(item)), item, sizeof(item));

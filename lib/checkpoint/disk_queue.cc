@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/checkpoint/disk_queue.h"
 
+#include <utility>
+
 #include <fmt/core.h>
+
+#include "lib/base/check.h"
 
 namespace weir::checkpoint {
 
@@ -29,7 +33,7 @@ bool DiskQueue::do_next(std::unique_lock<std::mutex>& lock) {
     if (waiting_.empty() || is_abandoned_) return false;
     std::function<void(Disk&)> work = std::move(waiting_.front());
     waiting_.pop_front();
-    is_busy_ = true;
+    WEIR_CHECK(!std::exchange(is_busy_, true));  // one thread works at the disk
     lock.unlock();
     work(disk_);
     work = nullptr;  // it may have files that are closed now, which takes the disk, too

@@ -176,6 +176,7 @@ Status check_chunks(Disk& disk, const std::string& folder, const Manifest& manif
 }
 
 Status write_manifest(Disk& disk, const std::string& folder, const Manifest& manifest) {
+    WEIR_CHECK(fault_of(manifest).empty());  // order() has seen to that
     const std::string name = manifest_name(manifest.number);
     const std::string part = name + std::string(kPartSuffix);
     WEIR_TRY(write_file(disk, folder, part, encode_manifest(manifest)));

@@ -77,6 +77,7 @@ Status RangeReader::load(const ChunkEntry& entry) {
 }
 
 void RangeReader::take(const ChunkRows& rows, KeyRange keys, Part& part) {
+    WEIR_CHECK(rows.range.begin <= keys.begin && keys.end <= rows.range.end);
     const size_t skipped = keys.begin - rows.range.begin;
     const size_t value_bytes = chunk_.place.rows.value_bytes();
     const size_t state_bytes = chunk_.place.rows.state_bytes;

@@ -186,6 +186,15 @@ bool Checkpoints::put_off() {
 }
 
 void Checkpoints::enter(Phase phase) {
+    switch (phase) {
+        case Phase::kNumbering: WEIR_CHECK(phase_ == Phase::kIdle); break;
+        case Phase::kFreezing: WEIR_CHECK(phase_ == Phase::kNumbering); break;
+        case Phase::kTaking: WEIR_CHECK(phase_ == Phase::kFreezing && awaited_.empty()); break;
+        case Phase::kWriting:
+            WEIR_CHECK(phase_ == Phase::kTaking && awaited_.empty() && taking_.empty());
+            break;
+        case Phase::kIdle: WEIR_CHECK(awaited_.empty() && taking_.empty()); break;
+    }
     phase_ = phase;
     entered_ns_ = heard_ns_ = clock_.now_ns();
 }
@@ -424,7 +433,8 @@ void Checkpoints::remove_old_ones() {
 }
 
 void Checkpoints::complete() {
-    phase_ = Phase::kIdle;
+    WEIR_CHECK(phase_ == Phase::kWriting && manifest_.number > last_number_);
+    enter(Phase::kIdle);
     for (const auto& [table, iteration] : manifest_.closed)
         saved_[table] = iteration;
     // What was reported meanwhile was counted from the one before. Shards soon report again.
@@ -469,9 +479,9 @@ void Checkpoints::give_up(const Error& why, LogLevel level) {
         for (const ShardPeer& shard : shards_)
             send(shard, order);
     }
-    phase_ = Phase::kIdle;
     awaited_.clear();
     taking_.clear();
+    enter(Phase::kIdle);
     last_failure_ = why.text();
     note_end(last_failure_.substr(0, WrittenMessage::kFailureBytesMax));
     pause_end_ns_ = clock_.now_ns() + (is_of_servers ? kShortPauseNs : kPauseNs);

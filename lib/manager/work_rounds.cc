@@ -29,14 +29,17 @@ Pieces deal_pieces(uint32_t piece_count, std::span<const uint32_t> workers, cons
         if (held(order[i]) == 0) continue;
         kept = before.at(order[i]);
         kept.resize(std::min(kept.size(), quota[order[i]]));
-        for (const uint32_t piece : kept)
+        for (const uint32_t piece : kept) {
+            WEIR_CHECK(piece < piece_count && !is_dealt[piece]);
             is_dealt[piece] = true;
+        }
     }
     uint32_t next = 0;
     for (auto& [worker, mine] : pieces) {
         while (mine.size() < quota[worker]) {
-            while (is_dealt[next])
+            while (next < piece_count && is_dealt[next])
                 ++next;
+            WEIR_CHECK(next < piece_count);  // the quotas add up
             mine.push_back(next++);
         }
         std::ranges::sort(mine);

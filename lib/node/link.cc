@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 
 namespace weir {
@@ -23,10 +24,13 @@ void Link::add(std::span<const std::span<const std::byte>> parts) {
 bool Link::note_taken(uint64_t others_count) {
     if (others_count < dropped_ || others_count > offered_) return false;
     const size_t count = others_count - dropped_;
+    WEIR_CHECK(count <= kept_.size());
     for (size_t i = 0; i < count; ++i) {
+        WEIR_CHECK(kept_bytes_ >= kept_.front().size() + kFrameBytes);
         kept_bytes_ -= kept_.front().size() + kFrameBytes;
         kept_.pop_front();
     }
+    WEIR_CHECK(kept_.empty() == (kept_bytes_ == 0));
     dropped_ = others_count;
     unposted_count_ = std::min(unposted_count_, kept_.size());
     return true;
@@ -40,6 +44,7 @@ bool Link::resume(uint64_t others_count) {
 }
 
 size_t Link::post(transport::Endpoint& endpoint, transport::ConnectionId connection) {
+    WEIR_CHECK(unposted_count_ <= kept_.size());
     const size_t before = unposted_count_;
     while (has_unposted()) {
         std::vector<std::byte>& frame = kept_[kept_.size() - unposted_count_];

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 
 namespace weir {
 
 void Outbox::send(transport::ConnectionId connection, wire::FrameHeader& header,
                   std::span<const std::byte> body) {
+    WEIR_CHECK(body.size() <= UINT32_MAX);
     header.body_bytes = static_cast<uint32_t>(body.size());
     const std::span<const std::byte> head = wire::bytes_of(header);
     const std::array parts{head, body};
@@ -54,10 +57,12 @@ size_t Outbox::flush() {
         while (!messages.empty()) {
             const std::span<const std::byte> part = messages.front().bytes;
             if (!post(at->first, std::span(&part, 1))) break;
+            WEIR_CHECK(bytes >= sizeof(Message) + part.size());
             bytes -= sizeof(Message) + part.size();
             messages.pop_front();
             ++sent;
         }
+        WEIR_CHECK(messages.empty() == (bytes == 0));
         at = messages.empty() ? queues_.erase(at) : std::next(at);
     }
     return sent;

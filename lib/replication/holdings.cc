@@ -204,6 +204,7 @@ bool Holdings::give_up_dropped() {
     }
     if (dropped.empty()) return false;
     const PositionSet positions(dropped);
+    WEIR_CHECK(!positions.intersects(primary_));
     for (const auto& table : tables_) {
         if (table == nullptr) continue;
         table->rows->give_up(positions);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/base/byte_codec.h"
+#include "lib/base/check.h"
 
 namespace weir {
 namespace {
@@ -79,6 +80,7 @@ uint64_t RecordMessage::rows_to_cut() const noexcept {
 }
 
 RecordMessage RecordMessage::rows_from(uint64_t row, uint64_t count) const {
+    WEIR_CHECK(count > 0 && row <= row_count && count <= row_count - row);
     const auto part = [&](std::span<const std::byte> bytes) {
         const size_t row_bytes = bytes.size() / row_count;
         return bytes.subspan(row * row_bytes, count * row_bytes);
@@ -127,6 +129,7 @@ std::vector<std::byte> RecordMessage::encode(std::vector<std::byte> memory) cons
 
 std::vector<std::byte> RecordMessage::encode_lent(std::span<std::byte> rows,
                                                   std::vector<std::byte> memory) const {
+    WEIR_CHECK(rows.size() >= rows_bytes());
     size_t at = 0;
     for (const std::span<const std::byte> part : {keys, values, state}) {
         std::ranges::copy(part, rows.begin() + static_cast<ptrdiff_t>(at));

@@ -4,14 +4,17 @@
 #include <utility>
 
 #include "lib/base/byte_codec.h"
+#include "lib/base/check.h"
 
 namespace weir {
 
 /// Pieces travel as bits, so that a share fits into a small message.
 std::vector<std::byte> WorkShare::encode() const {
     std::vector<std::byte> held((piece_count + 7) / 8);
-    for (const uint32_t piece : pieces)
+    for (const uint32_t piece : pieces) {
+        WEIR_CHECK(piece < piece_count);
         held[piece / 8] |= std::byte{1} << piece % 8;
+    }
     ByteWriter writer;
     writer.number(round).number(index).number(worker_count).number(piece_count).raw(held);
     return std::move(writer).take();

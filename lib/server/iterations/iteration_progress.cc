@@ -21,6 +21,8 @@ size_t IterationProgress::search(uint32_t worker) const noexcept {
 }
 
 void IterationProgress::set_members(std::span<const IterationMember> members) {
+    WEIR_CHECK(std::ranges::adjacent_find(members, std::ranges::greater_equal(),
+                                          &IterationMember::worker) == members.end());
     std::vector<Member> after;
     std::vector<size_t> old_index;
     for (const IterationMember member : members) {
@@ -95,6 +97,8 @@ void IterationProgress::arrived(uint64_t iteration, uint32_t worker, uint32_t pa
     Open& in = open(iteration);
     Parts& of = in.parts[i];
     in.is_used = true;
+    WEIR_CHECK(first_open() <= iteration && iteration <= last_open());
+    WEIR_CHECK(of.announced == 0 || (of.announced == parts && of.arrived < parts));  // lacks()
     of.announced = parts;
     if (++of.arrived == of.announced) end_parts(iteration, i);
 }
@@ -107,7 +111,9 @@ void IterationProgress::fail(uint64_t iteration, const Failure& failure) noexcep
 void IterationProgress::end_parts(uint64_t iteration, size_t member) noexcept {
     Open& in = open(iteration);
     if (std::exchange(in.parts[member].is_over, true)) return;
-    if (members_[member].is.first <= iteration) --in.missing;
+    if (members_[member].is.first > iteration) return;
+    WEIR_CHECK(in.missing > 0);
+    --in.missing;
 }
 
 void IterationProgress::note(uint64_t iteration, Failure failure) noexcept {
@@ -165,6 +171,7 @@ void IterationProgress::find_hopeless() noexcept {
 }
 
 void IterationProgress::fail_hopeless() noexcept {
+    WEIR_CHECK(loss_.has_value() == (hopeless_from_ != kNotHeld));
     for (uint64_t iteration = hopeless_from_; iteration <= last_open(); ++iteration)
         note(iteration, *loss_);
 }
@@ -187,6 +194,7 @@ bool IterationProgress::complete() const noexcept {
 }
 
 void IterationProgress::close() {
+    WEIR_CHECK(complete());
     closed_.close(first_open(), open(first_open()).failure);
     reopen(last_open());  // in the room of the one that is closed now
 }
