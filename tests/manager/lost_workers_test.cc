@@ -41,6 +41,25 @@ TEST_SUITE("lost_workers") {
               "/run");
     }
 
+    TEST_CASE("workers that gave up for the same reason are counted, and the reason stands once") {
+        LostWorkers lost;
+        for (uint32_t i = 0; i < 4; ++i)
+            lost.add(i, i + 2, gave_up(Errc::kIo, "/data/train.svm: cannot be read"));
+        CHECK(lost.error().text() ==
+              "4 workers (the first is worker 0, rank 2) gave up: /data/train.svm: cannot be read");
+        lost.add(4, 6, gave_up(Errc::kIo, "/data/more.svm: cannot be read"));
+        lost.add(5, 7, {});
+        lost.add(6, 8, {});
+        CHECK(lost.error().text() ==
+              "4 workers (the first is worker 0, rank 2) gave up: /data/train.svm: cannot be read; "
+              "worker 4 (rank 6) gave up: /data/more.svm: cannot be read; "
+              "worker 5 (rank 7) died, or the network to it is cut; "
+              "worker 6 (rank 8) died, or the network to it is cut");
+        for (uint32_t i = 7; i < 10; ++i)
+            lost.add(i, i + 2, {});
+        CHECK(lost.error().text().ends_with("to it is cut; and 3 more"));
+    }
+
     TEST_CASE("a worker that was stopped by a signal needs no advice") {
         LostWorkers lost;
         lost.add(0, 2, gave_up(Errc::kTerminated, "stopped by SIGTERM"));

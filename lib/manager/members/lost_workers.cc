@@ -8,6 +8,12 @@
 #include <fmt/core.h>
 
 namespace weir {
+namespace {
+
+/// Workers, or groups of those that say the same. More are counted.
+constexpr size_t kNamedMax = 4;
+
+}  // namespace
 
 void LostWorkers::add(uint32_t worker, uint32_t rank, LeaveMessage why) {
     ++count_;
@@ -30,19 +36,32 @@ Error LostWorkers::error(std::string_view with_what) const {
     std::string causes;
     std::string echo;
     size_t named = 0;
+    size_t others = count_ - workers_.size();
     for (const Worker& worker : workers_) {
+        const auto says_the_same = [&](const Worker& other) {
+            return &other == &worker ||
+                   (other.end.status != Errc::kOk && other.end.status == worker.end.status &&
+                    other.end.why == worker.end.why);
+        };
+        if (&*std::ranges::find_if(workers_, says_the_same) != &worker) continue;
+        const auto same = static_cast<size_t>(std::ranges::count_if(workers_, says_the_same));
+        const std::string who = same == 1
+                                    ? fmt::format("worker {} (rank {})", worker.number, worker.rank)
+                                    : fmt::format("{} workers (the first is worker {}, rank {})",
+                                                  same, worker.number, worker.rank);
         const std::string text =
-            fmt::format("worker {} (rank {}) {}", worker.number, worker.rank,
+            fmt::format("{} {}", who,
                         worker.end.status == Errc::kOk ? "died, or the network to it is cut"
                                                        : "gave up: " + worker.end.why);
         if (worker.end.status == Errc::kPeerLost) {
             if (echo.empty()) echo = text;
-        } else if (++named <= 4) {
-            causes += (named == 1 ? "" : "; ") + text;
+        } else if (named == kNamedMax) {
+            others += same;
+        } else {
+            causes += (named++ == 0 ? "" : "; ") + text;
         }
     }
-    named += count_ - workers_.size();
-    if (named > 4) causes += fmt::format("; and {} more", named - 4);
+    if (others > 0) causes += fmt::format("; and {} more", others);
     std::string& text = named == 0 ? echo : causes;
     // The one that gave up may have said it.
     const bool says_what = text.find("`resume`") != std::string::npos;

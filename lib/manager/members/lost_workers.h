@@ -26,8 +26,9 @@ public:
     [[nodiscard]] LostWorkersMessage numbers() const;
 
     /// Says which workers are lost and why. A worker that gave up only because it lost another one
-    /// (kPeerLost) is named only if no lost worker has another reason. If a signal stopped one of
-    /// them, that is the whole reason: stopping one stops them all, and nothing went wrong.
+    /// (kPeerLost) is named only if no lost worker has another reason; those that gave up for the same
+    /// reason are named together. If a signal stopped one of them, that is the whole reason: stopping
+    /// one stops them all, and nothing went wrong.
     /// `with_what`: ", with --resume ...", how to start the job again; empty: there is no checkpoint
     [[nodiscard]] Error error(std::string_view with_what = {}) const;
 
