@@ -175,7 +175,7 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         case Kind::kWithdraw: return withdraw(asker, frame.header.first);
         case Kind::kWork: return ask_for_work(asker, frame);
         case Kind::kCheckpoint: return ask_for_checkpoint(asker, frame);
-        case Kind::kStats: return answer(outbox_, asker, Errc::kOk);  // a sign of life
+        case Kind::kStats: return answer(outbox_, asker, Errc::kOk, barrier_.late().encode());
         case Kind::kLeave: return leave(asker, frame);
         default: return refuse(asker.connection, "a frame that workers do not send to a manager");
     }

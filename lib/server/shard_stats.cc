@@ -59,9 +59,7 @@ void Shard::note_open_iterations(StatsMessage& message) const {
             if (iteration > std::min(iterations.last_begun(), iterations.last_open())) continue;
             StatsMessage::OpenIteration open{table->rows->schema().id, iteration, 0, {}};
             for (const ViewWorker& worker : view_.workers()) {
-                if (!iterations.waits_for(iteration, worker.number)) continue;
-                const bool is_named = open.late_count++ < StatsMessage::OpenIteration::kLateMax;
-                if (is_named) open.late.push_back(worker.number);
+                if (iterations.waits_for(iteration, worker.number)) open.add_late(worker.number);
             }
             if (message.open.size() == StatsMessage::kOpenMax || open.bytes() > room_bytes) return;
             room_bytes -= open.bytes();

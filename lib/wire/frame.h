@@ -43,7 +43,7 @@ enum class Kind : uint8_t {
                        ///< end, by `first`; shard -> manager: code of the program has thrown here,
                        ///< and the job is to end with this error
     kStats = 12,       ///< worker -> shard: send the shard's counters; worker -> manager: give a
-                       ///< sign of life, an empty reply
+                       ///< sign of life, and say whom the barrier waits for
     kWithdraw = 13,    ///< worker -> manager: it no longer waits for the answer to the barrier or
                        ///< work request `first`
     kScan = 14,        ///< worker -> shard: send the next rows of a table

@@ -138,7 +138,8 @@ struct LeaveMessage {
     [[nodiscard]] static std::optional<LeaveMessage> decode(std::span<const std::byte> body);
 };
 
-/// The reply to Kind::kStats: what a shard has counted since its start, and what it holds now.
+/// The reply to Kind::kStats: what a shard has counted since its start, and what it holds now. The manager
+/// replies with `open` alone, where kBarrier stands for the barrier, if a worker waits at it.
 struct StatsMessage {
     uint64_t pushes = 0;
     uint64_t pulls = 0;
@@ -156,13 +157,18 @@ struct StatsMessage {
 
     /// An iteration that has begun here and is not closed.
     struct OpenIteration {
-        static constexpr size_t kLateMax = 16;  ///< more are not named
+        static constexpr size_t kLateMax = 16;   ///< more are not named
+        static constexpr uint64_t kBarrier = 0;  ///< no iteration has this number
         uint32_t table = 0;
         uint64_t iteration = 0;
         uint32_t late_count = 0;          ///< workers of which parts are missing
         std::vector<uint32_t> late = {};  ///< the first of them
 
         [[nodiscard]] size_t bytes() const noexcept { return 20 + 4 * late.size(); }  ///< encoded
+
+        void add_late(uint32_t worker) {
+            if (late_count++ < kLateMax) late.push_back(worker);
+        }
 
         friend bool operator==(const OpenIteration&, const OpenIteration&) = default;
     };

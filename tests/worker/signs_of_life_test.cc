@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/cluster/sim_cluster.h"
+#include "tests/log_lines.h"
 
 namespace weir::test {
 namespace {
@@ -129,6 +130,42 @@ TEST_SUITE("signs of life") {
         CHECK_FALSE(waits.done(barrier));
         (void)job.cluster.workers[1]->barrier(0);
         CHECK(job.cluster.finish(0, barrier).has_value());
+    }
+
+    TEST_CASE("a worker that waits for long says once for whom") {
+        LongCalls job;
+        const auto first = job.push(0);
+        const auto second = job.pull({0, 1});
+        const testing::LogLines lines(LogLevel::kWarning);
+        job.pass(29 * kSecond);
+        CHECK(lines.text().empty());
+        job.pass(10 * kUsualNs);
+        CHECK(lines.count("has waited") == 1);
+        CHECK(lines.has("worker 0 has waited for 3"));
+        CHECK(
+            lines.has(" s for parts of iteration 1 of table 'numbers' that others have not pushed: "
+                      "worker 1 (rank "));
+        const auto others = job.push(1);
+        for (const auto call : {first, second})
+            CHECK(job.cluster.finish(0, call).has_value());
+        CHECK(job.cluster.finish(1, others).has_value());
+        // The next one to be told is twice as long.
+        const auto barrier = job.cluster.workers[1]->barrier(0);
+        job.pass(kUsualNs + 2 * kSecond);
+        CHECK(lines.count("has waited") == 2);
+        CHECK(lines.has("worker 1 has waited for 3"));
+        CHECK(
+            lines.has(" s at a barrier, to which others have not come: "
+                      "worker 0 (rank "));
+        (void)job.cluster.workers[0]->barrier(0);
+        CHECK(job.cluster.finish(1, barrier).has_value());
+        const auto again = job.cluster.workers[1]->barrier(0);
+        job.pass(kUsualNs + 2 * kSecond);
+        CHECK(lines.count("has waited") == 2);
+        job.pass(2 * kUsualNs);
+        CHECK(lines.count("has waited") == 3);
+        (void)job.cluster.workers[0]->barrier(0);
+        CHECK(job.cluster.finish(1, again).has_value());
     }
 
     TEST_CASE("a push of an iteration with a deadline fails there, and says how to have none") {

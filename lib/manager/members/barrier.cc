@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/wire/messages.h"
-
 namespace weir {
 
 void Barrier::remove(uint32_t worker) {
@@ -34,6 +32,16 @@ void Barrier::withdraw(const Asker& asker, uint64_t request) {
     const auto at = workers_.find(asker.worker);
     if (at != workers_.end() && at->second && at->second->request == request) cancel(at->second);
     answer(outbox_, asker, Errc::kOk);
+}
+
+StatsMessage Barrier::late() const {
+    StatsMessage::OpenIteration barrier{.iteration = StatsMessage::OpenIteration::kBarrier};
+    for (const auto& [worker, waiting] : workers_) {
+        if (!waiting) barrier.add_late(worker);
+    }
+    StatsMessage message;
+    if (barrier.late_count < workers_.size()) message.open.push_back(std::move(barrier));
+    return message;
 }
 
 void Barrier::settle(const Status& broken) {

@@ -9,6 +9,7 @@
 
 #include "lib/base/result.h"
 #include "lib/manager/asker.h"
+#include "lib/wire/messages.h"
 
 namespace weir {
 
@@ -32,6 +33,9 @@ public:
     /// The worker's deadline for the barrier is over. It does not count as waiting until it comes
     /// again. Answers that, also if it does not wait.
     void withdraw(const Asker& asker, uint64_t request);
+
+    /// Who has not come to it, for those that wait there.
+    [[nodiscard]] StatsMessage late() const;
 
     /// Opens the barrier if all workers wait at it. If it is `broken`, fails it.
     void settle(const Status& broken);

@@ -35,6 +35,7 @@ struct Call {
     State state = State::kStarting;
     uint32_t open_requests = 1;  ///< and one more while it is kStarting
     static constexpr uint64_t kNoDeadline = ~uint64_t{0};
+    uint64_t begun_ns = 0;                 ///< when it was sent off
     uint64_t deadline_ns = kNoDeadline;    ///< on the clock; set when it is sent off at the latest
     uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
     Status status;                         ///< the first error of its requests

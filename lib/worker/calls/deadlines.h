@@ -25,6 +25,7 @@ public:
 
     /// The call was sent. `deadline_ns`: from now; 0: the default.
     void begin(Call& call, uint64_t now_ns, uint64_t deadline_ns) noexcept {
+        call.begun_ns = now_ns;
         call.deadline_ns = now_ns + (deadline_ns != 0 ? deadline_ns : default_ns_);
         call.next_sign_ns = now_ns + sign_period_ns();
         look_at(std::min(call.deadline_ns, call.next_sign_ns));

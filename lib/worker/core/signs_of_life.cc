@@ -11,6 +11,11 @@
 #include "lib/worker/core/watch.h"
 
 namespace weir {
+namespace {
+
+constexpr uint64_t kReplyNs = kSecond;  ///< until a sign of life has mostly come
+
+}  // namespace
 
 Watch::Sign& Watch::sign(uint32_t peer) {
     if (peer == Peers::kManager) return sign_of_manager_;
@@ -33,14 +38,17 @@ void Watch::ask_for_signs_of_life(uint64_t now_ns) {
         if (its.call != 0 || !may_answer || peer.is_held) return;
         if (number == Peers::kManager && peers_.link().is_broken()) return;  // it is made anew
         its.call = control_.ask({.peer = number, .kind = wire::Kind::kStats}, period_ns);
+        deadlines_.look_at(now_ns + kReplyNs);
     });
 }
 
-void Watch::check_signs_of_life() {
+void Watch::check_signs_of_life(uint64_t now_ns) {
     peers_.for_each([&](uint32_t number, Peer& peer) {
         Sign& its = sign(number);
         if (its.call == 0 || !calls_.done(its.call)) return;
-        if (calls_.take(std::exchange(its.call, 0)).code() != Errc::kDeadline) return;
+        const Result<StatsMessage> came = control_.take_stats(std::exchange(its.call, 0));
+        if (came) return tell_of_long_wait(number, *came, now_ns);
+        if (came.code() != Errc::kDeadline) return;
         if (number == Peers::kManager && peers_.link().is_broken()) return;  // it is made anew
         end_calls_to_silent(number, peer);
     });

@@ -28,7 +28,7 @@ void Watch::look(uint64_t now_ns) {
     if (!deadlines_.begin_to_look(now_ns)) return;
     deadlines_.look_at(tasks_.expire(now_ns));
     check_deadlines(now_ns);
-    check_signs_of_life();
+    check_signs_of_life(now_ns);
     end_withdrawn(now_ns);
     ask_for_signs_of_life(now_ns);
     control_.withdraw_from_manager();

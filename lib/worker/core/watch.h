@@ -58,9 +58,11 @@ private:
     };
 
     [[nodiscard]] Sign& sign(uint32_t peer);
-    void check_signs_of_life();
+    void check_signs_of_life(uint64_t now_ns);
     void end_calls_to_silent(uint32_t number, const Peer& peer);
     void ask_for_signs_of_life(uint64_t now_ns);
+
+    void tell_of_long_wait(uint32_t number, const StatsMessage& sign, uint64_t now_ns);
 
     Standing& standing_;
     Peers& peers_;
@@ -71,7 +73,9 @@ private:
     Deadlines& deadlines_;
     const KnownTables& tables_;
     Sign sign_of_manager_;
-    std::vector<Sign> signs_;  ///< by shard
+    std::vector<Sign> signs_;               ///< by shard
+    uint64_t long_wait_ns_ = 30 * kSecond;  ///< of which it is told; each is twice the one before
+    Calls::Id told_wait_ = 0;               ///< the last call of which it was told
 };
 
 }  // namespace weir
