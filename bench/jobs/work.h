@@ -65,6 +65,8 @@ struct BenchFlags {
 
     [[nodiscard]] bool is_restart() const { return bench == "restart"; }
 
+    [[nodiscard]] bool is_factorization() const { return bench == "factorization"; }
+
     [[nodiscard]] bool is_checkpoint() const { return bench == "checkpoint"; }
 
     /// Servers join it.

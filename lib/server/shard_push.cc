@@ -15,9 +15,9 @@ namespace weir {
 using wire::Kind;
 
 static Errc add_to_sum(ShardTable& table, uint64_t iteration, const Entries& entries,
-                       std::span<const std::byte> values) {
+                       std::span<const std::byte> values, const RuleArguments& arguments) {
     table.iterations.added(iteration);
-    return table.rows->push_aggregate(iteration, entries, values).code();
+    return table.rows->push_aggregate(iteration, entries, values, &arguments).code();
 }
 
 void Shard::apply(const Request& request) {
@@ -70,9 +70,10 @@ void Shard::push_part(ShardTable& table, const Request& request) {
             outcome = table.iterations.agree(h.iteration, session->worker, *arguments);
         if (outcome.status == Errc::kOk && h.count > 0) {
             if (is_all && !table.pins.any()) all = &*entries;
-            outcome.status = all != nullptr
-                                 ? table.rows->push(*entries, request.values, &*arguments).code()
-                                 : add_to_sum(table, h.iteration, *entries, request.values);
+            outcome.status =
+                all != nullptr
+                    ? table.rows->push(*entries, request.values, &*arguments).code()
+                    : add_to_sum(table, h.iteration, *entries, request.values, *arguments);
         }
         if (outcome.status != Errc::kOk) all = nullptr;
         if (all == nullptr && h.count > 0) {

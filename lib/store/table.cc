@@ -49,6 +49,7 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
       rule_entry_(rule),
       memory_(memory),
       layout_(rule.layout(schema.value_type, schema.width)),
+      combine_(schema.combine.value_or(rule.combine)),
       initial_rows_(schema.initial_value, schema.value_type, schema.width),
       rule_(rule, layout_, schema.parameters, schema.name),
       pulled_row_bytes_(layout_.value_bytes()),
@@ -421,9 +422,11 @@ void TableShard::forget_made() noexcept {
 
 // Aggregation.
 
-Aggregate& TableShard::make_aggregate(uint64_t iteration) {
+Aggregate& TableShard::make_aggregate(uint64_t iteration, const RuleArguments* arguments) {
     std::optional<Aggregate>& aggregate = aggregate_of(iteration);
-    if (!aggregate) aggregate.emplace(memory_, rule_entry_.combine, layout_);
+    if (!aggregate) aggregate.emplace(memory_, combine_, layout_);
+    if (rule_entry_.combine_as != nullptr && arguments != nullptr) [[unlikely]]
+        aggregate->combine_as(rule_entry_.combine_as(*arguments));
     return *aggregate;
 }
 
@@ -432,8 +435,7 @@ Aggregate& TableShard::make_aggregate(uint64_t iteration) {
 Status TableShard::reserve_window(const PositionSet& owned) {
     const auto* const dense = std::get_if<DenseStore>(&*store_);
     const size_t rows = dense != nullptr ? dense->row_end() : share_of(schema_.key_count, owned);
-    const uint64_t row_bytes =
-        schema_.window() * Aggregate::row_bytes_of(rule_entry_.combine, layout_);
+    const uint64_t row_bytes = schema_.window() * Aggregate::row_bytes_of(combine_, layout_);
     uint64_t needed = std::min(rows, ~uint64_t{0} / row_bytes) * row_bytes;
     uint64_t had = 0;
     for (const std::optional<Aggregate>& aggregate : aggregates_)
@@ -459,18 +461,21 @@ Status TableShard::reserve_window(const PositionSet& owned) {
 }
 
 Status TableShard::push_aggregate(uint64_t iteration, KeyRange keys,
-                                  std::span<const std::byte> pushed) {
+                                  std::span<const std::byte> pushed,
+                                  const RuleArguments* arguments) {
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
-    return for_extents(
-        keys, pushed_row_bytes_, [&](uint32_t row, uint64_t row_count, size_t offset) {
-            return make_aggregate(iteration).add_run(row, row_count, pushed.data() + offset);
-        });
+    return for_extents(keys, pushed_row_bytes_,
+                       [&](uint32_t row, uint64_t row_count, size_t offset) {
+                           return make_aggregate(iteration, arguments)
+                               .add_run(row, row_count, pushed.data() + offset);
+                       });
 }
 
 Status TableShard::push_aggregate(uint64_t iteration, const RowList& list,
-                                  std::span<const std::byte> pushed) {
+                                  std::span<const std::byte> pushed,
+                                  const RuleArguments* arguments) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
-    return make_aggregate(iteration).add_rows(list.rows, pushed.data());
+    return make_aggregate(iteration, arguments).add_rows(list.rows, pushed.data());
 }
 
 void TableShard::drop_aggregate(uint64_t iteration) noexcept {

@@ -169,14 +169,18 @@ public:
     // Errors: as push(), and Errc::kNoMemory
 
     [[nodiscard]] Status push_aggregate(uint64_t iteration, KeyRange keys,
-                                        std::span<const std::byte> pushed);
+                                        std::span<const std::byte> pushed,
+                                        const RuleArguments* arguments = nullptr);
     [[nodiscard]] Status push_aggregate(uint64_t iteration, const RowList& list,
-                                        std::span<const std::byte> pushed);
+                                        std::span<const std::byte> pushed,
+                                        const RuleArguments* arguments = nullptr);
 
+    /// `arguments`: of the iteration, the same in each push to it.
     [[nodiscard]] Status push_aggregate(uint64_t iteration, const Entries& entries,
-                                        std::span<const std::byte> pushed) {
-        return entries.is_range ? push_aggregate(iteration, entries.range, pushed)
-                                : push_aggregate(iteration, entries.list, pushed);
+                                        std::span<const std::byte> pushed,
+                                        const RuleArguments* arguments = nullptr) {
+        return entries.is_range ? push_aggregate(iteration, entries.range, pushed, arguments)
+                                : push_aggregate(iteration, entries.list, pushed, arguments);
     }
 
     /// Runs the rule once on what was aggregated.
@@ -356,7 +360,8 @@ private:
     void mark(std::span<const uint64_t> keys, const SegmentList& held);
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
-    [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration);
+    [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration,
+                                            const RuleArguments* arguments = nullptr);
     [[nodiscard]] Status reserve_window(const PositionSet& owned);
 
     [[nodiscard]] std::optional<Aggregate>& aggregate_of(uint64_t iteration) noexcept {
@@ -367,6 +372,7 @@ private:
     const RuleEntry& rule_entry_;
     Memory& memory_;
     RowLayout layout_;
+    Combine combine_;
     InitialRows initial_rows_;
     RuleRunner rule_;
     size_t pulled_row_bytes_;  ///< layout_'s, for the way of every push and pull

@@ -41,6 +41,24 @@ Status check_same_rule(const TableSchema& schema, const RuleEntry& rule) {
                              schema.name, rule.name, how));
 }
 
+/// A mean of what is not summed would be another rule, and one of integers would be rounded.
+Status check_combine(const TableSchema& schema, const RuleEntry& rule) {
+    if (!schema.combine || *schema.combine == rule.combine) return {};
+    if (*schema.combine != Combine::kMean || rule.combine != Combine::kSum) {
+        return refused(
+            schema, fmt::format("combine is {}, and rule '{}' takes the {} of the workers' parts "
+                                "of an iteration; only a rule that takes their sum can take "
+                                "their mean in its place; leave combine out",
+                                to_string(*schema.combine), schema.rule, to_string(rule.combine)));
+    }
+    if (is_floating(schema.value_type)) return {};
+    return Error(
+        Errc::kTypeMismatch,
+        fmt::format("table '{}': a mean of {} values would be rounded; use a floating type, "
+                    "or leave combine out",
+                    schema.name, to_string(schema.value_type)));
+}
+
 /// Asks code of the program.
 Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
     if (const Status sound =
@@ -96,6 +114,7 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
+    WEIR_TRY(check_combine(schema, *rule));
     try {
         WEIR_TRY(check_rule(schema, *rule));
     } catch (const std::bad_alloc&) {
@@ -151,6 +170,12 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
         return differs("max_delay", is.max_delay, wanted.max_delay);
     if (is.in_checkpoints != wanted.in_checkpoints)
         return differs("in_checkpoints", is.in_checkpoints, wanted.in_checkpoints);
+    if (is.combine != wanted.combine) {
+        const auto name = [](const std::optional<Combine>& combine) {
+            return combine ? to_string(*combine) : "that of the rule";
+        };
+        return differs("combine", name(is.combine), name(wanted.combine));
+    }
     return {};
 }
 

@@ -4,12 +4,14 @@
 /// TableSchema: the properties of a table, the same for all clients and servers.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
 #include "lib/store/initial_rows.h"
+#include "lib/store/rules/combine_as.h"
 #include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
@@ -38,6 +40,7 @@ struct TableSchema {
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
     uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest
     bool in_checkpoints = true;  ///< false: a job that goes on from one begins with an empty table
+    std::optional<Combine> combine{};  ///< the parts of an iteration; none: as the rule says
 
     /// How many iterations are open at a time.
     [[nodiscard]] uint32_t window() const noexcept { return max_delay + 1; }

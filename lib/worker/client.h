@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,10 @@
 namespace weir {
 
 class ClientState;
+class Collectives;
+
+/// What Client::allreduce() makes of the workers' values.
+enum class Reduce : uint8_t { kSum, kMax, kMin, kMean };
 
 /// The checkpoint that a job goes on from.
 struct ResumedFrom {
@@ -201,6 +206,10 @@ struct TableOptions {
     uint64_t key_count = 0;  ///< dense: keys 0 .. key_count - 1; sparse: expected, or 0
     uint32_t width = 1;      ///< values per key
     Rule rule = add();       ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules/rules.h
+    /// How the workers' parts of an iteration are combined before the rule sees them; none: as the rule
+    /// says. Combine::kMean in place of a sum, of floating values: of each key the mean of the parts that
+    /// have it, so that a step of sgd does not grow with the number of workers.
+    std::optional<Combine> combine = std::nullopt;
     /// What a key that was never pushed reads as: a number, weir::uniform() or weir::normal().
     InitialValue initial_value{};
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
@@ -334,6 +343,40 @@ public:
     /// Errors: kPeerLost if a worker or server has died; kDeadline; the error of a task of `after`
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {},
                                  std::span<const TaskId> after = {});
+
+    /// Sets values[i] to the sum (greatest, least, mean) of all workers' values[i]: the same bits at
+    /// every worker. `values`: a vector, an array, a Buffer or a span of at most 65,536 values. Waits
+    /// for all workers of the job, however long they compute, or at most `at_most` if that is not 0. All
+    /// workers call allreduce() and broadcast() equally often in the same order, with as many values of
+    /// the same type. A sum of float32 is rounded once; integers wrap around.
+    ///
+    /// A call is an iteration of a table of Weir's own: one that joins takes part from the first one on
+    /// that has not ended, one that has left is not waited for, and what the death of a worker means
+    /// OnWorkerLoss says. Checkpoints do not have it.
+    ///
+    /// Errors: kDifferentArguments, at all workers, names two that called different operations, or gave
+    ///         another number or type of values: nobody's values have changed; kCancelled names one that
+    ///         gave up at its deadline; kPeerLost one that died; kReassigned (take_work()); kDeadline;
+    ///         kInvalidArgument for more values, in a handler, or for a worker that takes part in no
+    ///         iterations (JoinOptions::has_iterations); kTypeMismatch for a mean of integers
+    template <std::ranges::contiguous_range Values>
+    [[nodiscard]] Status allreduce(Values&& values, Reduce how = Reduce::kSum,
+                                   std::chrono::nanoseconds at_most = {}) {
+        const std::span span(values);
+        return allreduce_bytes(value_type_of<std::ranges::range_value_t<Values>>(),
+                               std::as_writable_bytes(span), how, at_most);
+    }
+
+    /// Sets values[i] to worker `from`'s values[i] (worker()). As allreduce() in all else.
+    /// Errors: as allreduce(); kPeerLost if that worker has left, died, or was never there
+    template <std::ranges::contiguous_range Values>
+    [[nodiscard]] Status broadcast(Values&& values, uint32_t from,
+                                   std::chrono::nanoseconds at_most = {}) {
+        const std::span span(values);
+        return broadcast_bytes(value_type_of<std::ranges::range_value_t<Values>>(),
+                               std::as_writable_bytes(span), from, at_most);
+    }
+
     /// Waits until all workers of the job have called take_work(), and returns this one's share of
     /// `piece_count` pieces of work, 1 to 4096; the number that came first counts for all. What a
     /// piece is, the workers agree on: a part of the training data, say. `description` says it to
@@ -409,8 +452,14 @@ private:
 
     void give_up() noexcept;
     void drop_handlers() noexcept;
+    [[nodiscard]] Status allreduce_bytes(ValueType type, std::span<std::byte> values, Reduce how,
+                                         std::chrono::nanoseconds at_most);
+    [[nodiscard]] Status broadcast_bytes(ValueType type, std::span<std::byte> values, uint32_t from,
+                                         std::chrono::nanoseconds at_most);
+    [[nodiscard]] Collectives& collectives();
 
     std::shared_ptr<ClientState> state_;
+    std::shared_ptr<Collectives> collectives_;  ///< from the first call on
     uint64_t checkpoints_taken_ = 0;  ///< so many that have ended has take_events() returned
     bool leave_was_sent_ = false;
     Status leave_error_;  ///< of the first leave() that was sent

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/store/rules/collective.h"
 #include "lib/worker/client.h"
 #include "lib/worker/client_state.h"
 
@@ -105,9 +106,24 @@ Iteration next_iteration(ClientState& state, const TableInfo& table) {
     return state.core().next_iteration(table.schema.id);
 }
 
+Status check_users_name(std::string_view name) {
+    if (!name.starts_with(rules::kWeirsOwn)) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("table '{}': names that begin with '{}' are kept for tables of Weir's "
+                             "own; choose another one",
+                             name, rules::kWeirsOwn));
+}
+
 Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::string_view name,
                                                       ValueType type, const TableOptions& options,
                                                       std::span<const TaskId> after) {
+    WEIR_TRY(check_users_name(name));
+    return make_table(state, name, type, options, after);
+}
+
+Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::string_view name,
+                                                    ValueType type, const TableOptions& options,
+                                                    std::span<const TaskId> after) {
     const Turn turn(state);
     if (!turn) return turn.error();
     TableSchema wanted;
@@ -122,7 +138,9 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.allow_not_finite = options.allow_not_finite;
     wanted.max_delay = options.max_delay;
     wanted.in_checkpoints = options.in_checkpoints;
+    wanted.combine = options.combine;
     if (const auto rule = state.core().rules().find(wanted.rule)) {
+        if (wanted.combine == (*rule)->combine) wanted.combine.reset();
         wanted.rule_version = (*rule)->version;
         wanted.rule_hash = (*rule)->hash(wanted.parameters);
     }

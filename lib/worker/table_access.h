@@ -76,6 +76,14 @@ uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::sp
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;
 [[nodiscard]] Iteration next_iteration(ClientState& state, const TableInfo& table);
 
+/// Errors: kInvalidArgument for a name that is kept for tables of Weir's own
+[[nodiscard]] Status check_users_name(std::string_view name);
+/// A user's, or one of Weir's own.
+[[nodiscard]] Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state,
+                                                                  std::string_view name,
+                                                                  ValueType type,
+                                                                  const TableOptions& options,
+                                                                  std::span<const TaskId> after);
 [[nodiscard]] Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state,
                                                                     std::string_view name,
                                                                     ValueType type,

@@ -55,6 +55,7 @@
 #include "lib/base/random.h"
 #include "lib/key/value_type.h"
 #include "lib/store/row_store.h"
+#include "lib/store/rules/combine_as.h"
 #include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
@@ -91,10 +92,6 @@ struct RuleContext {
     /// What it gives never comes again, also not after a takeover: copies get values.
     Random* random = nullptr;
 };
-
-/// How the pushes of several workers are combined before the rule sees them. kMean divides the sum by
-/// the number of pushes to the row.
-enum class Combine : uint8_t { kSum, kMax, kMin, kLast, kMean };
 
 /// A row, as a rule by row sees it.
 template <class T>
@@ -158,6 +155,12 @@ concept RowRule = CombinesPushes<R> && requires(const RuleParameters& p) {
 
 template <class R>
 concept UpdateRule = ElementwiseRule<R> || RowRule<R>;
+
+/// A rule whose arguments say how the parts of an iteration are combined. For Weir's own rules.
+template <class R>
+concept CombinesByArguments = requires(const RuleArguments& arguments) {
+    { R::combine_as(arguments) } -> std::same_as<CombineAs>;
+};
 
 /// A rule with a version; others have 0.
 template <class R>

@@ -9,6 +9,7 @@
 #include "lib/base/fnv.h"
 #include "lib/base/printable.h"
 #include "lib/store/rules/builtin_rules.h"
+#include "lib/store/rules/collective.h"
 #include "lib/store/rules/row_rules.h"
 
 namespace weir {
@@ -33,6 +34,7 @@ RuleRegistry RuleRegistry::with_builtin_rules() {
     WEIR_CHECK(registry.register_rule<rules::Lion>("lion"));
     WEIR_CHECK(registry.register_rule<rules::Ftrl>("ftrl"));
     WEIR_CHECK(registry.register_rule<rules::ProxL1>("prox_l1"));
+    WEIR_CHECK(registry.register_rule<rules::Collective>("weir.collective"));
     return registry;
 }
 
@@ -168,8 +170,9 @@ Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return &found->second;
     std::string known;
-    for (const auto& [other, entry] : entries_)
-        known += (known.empty() ? "" : ", ") + other;
+    for (const auto& [other, entry] : entries_) {
+        if (!other.starts_with(rules::kWeirsOwn)) known += (known.empty() ? "" : ", ") + other;
+    }
     return Error(Errc::kNotFound,
                  fmt::format("no update rule '{}' in this process; register it in all of them "
                              "(`add_rules` of JobOptions and JoinOptions); the registered rules "

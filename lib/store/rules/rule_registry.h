@@ -24,6 +24,8 @@ struct RuleEntry {
     std::string name;
     uint32_t pushed_values = 1;  ///< for each value
     Combine combine = Combine::kSum;
+    /// Chooses it for each iteration, in place of `combine`; null: that counts.
+    CombineAs (*combine_as)(const RuleArguments&) = nullptr;
     bool by_row = false;
     bool wants_keys = false;
     bool begins_at_zero = false;  ///< its state alone makes the values: others would be lost
@@ -98,6 +100,7 @@ public:
             static_assert(R::kArguments.size() <= RuleArguments{}.value.size());
             entry.arguments = R::kArguments;
         }
+        if constexpr (CombinesByArguments<R>) entry.combine_as = &R::combine_as;
         if constexpr (HasVersion<R>) entry.version = R::kVersion;
         if constexpr (requires { R::kBeginsAtZero; }) entry.begins_at_zero = R::kBeginsAtZero;
         if constexpr (NamesParameters<R>) {
