@@ -19,7 +19,7 @@
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Replication.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
 /// A pull goes from apply() to shard_pull.cc, and from there through PullWrites if the network
-/// has to write the values.
+/// has to write the values. A push that wants values becomes a pull in execute().
 
 #include <array>
 #include <deque>
@@ -160,6 +160,10 @@ private:
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
+    void receive(ConnectionId connection, wire::Frame& frame);
+    void receive_several(ConnectionId connection, wire::Frame& frame,
+                         std::span<const std::byte> rest);
+    void receive_request(Session& session, wire::Frame& frame);
     void follow(ConnectionId connection, const wire::Frame& frame);
     void hello(Session& session, const wire::Frame& frame);
     void act_on(const Session& session, Sessions::Hello verdict);
@@ -233,6 +237,7 @@ private:
     [[nodiscard]] OfEpoch judge_other_epoch(uint32_t epoch) const noexcept;
     void admit(Session& session, Request& request);
     [[nodiscard]] Errc check(const ShardTable& table, const Request& request) const;
+    void refuse_request(const Request& request, Errc why, uint64_t detail = 0);
     void admit_part(Session& session, ShardTable& table, Request& request, Errc status);
     [[nodiscard]] IterationProgress::Verdict judge_part(const Session& session, ShardTable& table,
                                                         const Request& request);
@@ -306,6 +311,7 @@ private:
     void admit_push(Session& session, ShardTable& table, Request& request);
     [[nodiscard]] bool execute(const Session& session, ShardTable& table, PushOrder& order,
                                const Request& request);
+    void pull_pushed(const Request& push);
     [[nodiscard]] uint32_t first_segment(const ShardTable& table,
                                          const Request& request) const noexcept;
     [[nodiscard]] Result<Entries> resolve_push(ShardTable& table, const Request& request,
@@ -338,6 +344,8 @@ private:
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const Request& request);
+    void end_pull(const Request& request, Errc status, uint64_t shown,
+                  std::span<const std::byte> values = {});
     [[nodiscard]] Result<std::span<const std::byte>> values_of(ShardTable& table,
                                                                const Request& request,
                                                                size_t bytes);

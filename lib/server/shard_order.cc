@@ -48,7 +48,10 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
                     const Request& request) {
     const wire::FrameHeader& h = request.header;
     const auto reply = [&](Errc status) {
-        replies_.reply_when_replicated(request.connection, h.request, status);
+        if (status == Errc::kOk && (h.encoding & wire::kWantsValues) != 0) [[unlikely]]
+            pull_pushed(request);
+        else
+            replies_.reply_when_replicated(request.connection, h.request, status);
         return true;
     };
     if (judge_epoch(h.epoch) != OfEpoch::kServed) return reply(Errc::kStaleEpoch);
@@ -96,6 +99,13 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         counters_.keys_pushed += h.count;
     }
     return reply(status);
+}
+
+/// A push that wants values was executed, now or before. What is left of it is a pull, which shows it, and
+/// says that it was executed whatever becomes of the values.
+void Shard::pull_pushed(const Request& push) {
+    Request pull = pull_of(push);
+    if (Session* const session = sessions_.find(push.connection)) start(*session, pull);
 }
 
 /// The segment that has the push's first key; kNone if it has no keys, or this shard not that one.

@@ -23,10 +23,8 @@ static Errc add_to_sum(ShardTable& table, uint64_t iteration, const Entries& ent
 void Shard::apply(const Request& request) {
     ShardTable& table = *tables_[request.header.table];
     if (request.header.kind == Kind::kPull) {
-        if (judge_epoch(request.header.epoch) != OfEpoch::kServed) {
-            return replies_.reply(request.connection, request.header.request, Errc::kStaleEpoch,
-                                  view_.epoch());
-        }
+        if (judge_epoch(request.header.epoch) != OfEpoch::kServed)
+            return refuse_request(request, Errc::kStaleEpoch, view_.epoch());
         ++counters_.pulls;
         return pull(table, request);
     }

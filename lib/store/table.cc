@@ -416,6 +416,14 @@ Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {
     return {};
 }
 
+Status TableShard::are_written(const Entries& entries, std::span<std::byte> out) const {
+    if (entries.is_range || schema_.layout == Layout::kDense || out.size() != entries.count())
+        return refused(Errc::kInvalidArgument, "which keys were pushed is not known of it");
+    for (size_t i = 0; i < out.size(); ++i)
+        out[i] = std::byte{entries.list.rows[i] != kNoRow};
+    return {};
+}
+
 void TableShard::forget_made() noexcept {
     if (auto* const sparse = std::get_if<SparseStore>(&*store_)) sparse->forget_made();
 }

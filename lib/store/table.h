@@ -164,6 +164,12 @@ public:
         return entries.is_range ? pull(entries.range, out) : pull(entries.list, out);
     }
 
+    /// Writes 1 for each key that was ever pushed, else 0: of a sparse table, a key has a row then, which
+    /// does not end.
+    /// Shape:   out.size() == entries.count()
+    /// Errors:  Errc::kInvalidArgument (dense table, wrong size)
+    [[nodiscard]] Status are_written(const Entries& entries, std::span<std::byte> out) const;
+
     // Aggregation over workers, by iteration. Those that are not applied or dropped lie within
     // schema().window() iterations, one after the other: each has an aggregate of its own.
     // Errors: as push(), and Errc::kNoMemory

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <ranges>
@@ -33,6 +34,10 @@ class Collectives;
 /// What Client::allreduce() makes of the workers' values.
 enum class Reduce : uint8_t { kSum, kMax, kMin, kMean };
 
+namespace access {
+struct Options;
+}
+
 /// The checkpoint that a job goes on from.
 struct ResumedFrom {
     struct SavedTable {
@@ -53,6 +58,10 @@ template <Value T>
 class Table;
 template <Value T>
 class Buffer;
+class Pulling;
+class Pushing;
+struct PullOptions;
+struct PushOptions;
 
 /// A push or pull that has been started. Its keys and values must stay valid and unchanged until
 /// it has ended. Therefore the destructor, and an assignment to the Task, first wait until it has
@@ -328,6 +337,24 @@ public:
     ///         kInvalidArgument for a wrong name; kPeerLost, kDeadline; the error of a task of `after`
     [[nodiscard]] Status drop_table(std::string_view name, std::span<const TaskId> after = {});
 
+    /// Starts a push to several tables: one call, with one task, and one message to each shard as far as
+    /// they fit. Each table counts its push as one of its own; an iteration is the same number in all.
+    /// What was pushed to one table may count although another one refused it.
+    ///
+    ///     client.push({users.pushing(user_keys, p), items.pushing(item_keys, q)}).wait();
+    ///
+    /// Errors: through the task, the first one: as Table::push(); kInvalidArgument if a table is another
+    ///         client's, if none is named, if one is named twice in a push of an iteration, or for
+    ///         PushOptions::arguments, which go with each table: Table::pushing()
+    Task push(std::initializer_list<Pushing> tables);
+    Task push(std::initializer_list<Pushing> tables, const PushOptions& options);
+    Task push(std::span<const Pushing> tables, const PushOptions& options);
+    /// The same of a pull. The rows of several tables are of no one moment, unless the pull names an
+    /// iteration; Task::iteration_shown() is the oldest that one of them shows.
+    Task pull(std::initializer_list<Pulling> tables);
+    Task pull(std::initializer_list<Pulling> tables, const PullOptions& options);
+    Task pull(std::span<const Pulling> tables, const PullOptions& options);
+
     /// Allocates `count` zeroed values in registered memory.
     /// Errors: kNoMemory
     template <Value T>
@@ -450,6 +477,8 @@ public:
 private:
     friend class Iterations;
 
+    template <class Of>
+    [[nodiscard]] Task start_several(std::span<const Of> tables, const access::Options& options);
     void give_up() noexcept;
     void drop_handlers() noexcept;
     [[nodiscard]] Status allreduce_bytes(ValueType type, std::span<std::byte> values, Reduce how,

@@ -122,7 +122,10 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
     wire::Frame frame;
     const Peer& manager = peers_.manager();
     const bool is_manager = connection == manager.connection;
-    if (wire::decode(message, frame) != Errc::kOk) {
+    std::span<const std::byte> rest = message;
+    const bool is_well_formed =
+        wire::decode_next(rest, frame) == Errc::kOk && (rest.empty() || !is_manager);
+    if (!is_well_formed) {
         const std::string_view fault = wire::fault_of(message);
         if (is_manager && !standing_.has_begun())
             standing_.fail(Error(Errc::kProtocol, fmt::format("the manager sent {}", fault)));
@@ -135,7 +138,9 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             return peers_.refuse(connection, "a frame out of order");
     }
     bool is_expected = false;
-    if (frame.header.kind == Kind::kReply) {
+    if (!rest.empty()) [[unlikely]] {
+        is_expected = receive_replies(connection, frame, rest);
+    } else if (frame.header.kind == Kind::kReply) {
         is_expected = replies_.receive(connection, frame);
     } else if (is_manager && manager.state() != Peer::State::kLost) {
         is_expected = receive_from_manager(frame);
@@ -144,6 +149,17 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
     }
     if (!is_expected)
         peers_.refuse(connection, "a frame that workers do not take, or from the wrong peer");
+}
+
+/// Several replies in one message. False: they are not, or one is not expected.
+bool ClientCore::receive_replies(transport::ConnectionId connection, wire::Frame& frame,
+                                 std::span<const std::byte> rest) {
+    while (true) {
+        const bool is_reply = frame.header.kind == Kind::kReply;
+        if (!is_reply || !replies_.receive(connection, frame)) return false;
+        if (rest.empty()) return true;
+        if (wire::decode_next(rest, frame) != Errc::kOk) return false;
+    }
 }
 
 /// False: managers do not send this.

@@ -230,26 +230,32 @@ public:
                 std::span<const std::byte> values, const CallOptions& options) {
         const size_t row_bytes = table.pushed_row_bytes;
         return operations_.push(
-            {&table, wire::Kind::kPush, false, {}, keys, values, {}, row_bytes, options});
+            {&table, wire::Kind::kPush, false, {}, keys, values, {}, row_bytes, 0, options});
     }
 
     CallId push(const TableInfo& table, KeyRange keys, std::span<const std::byte> values,
                 const CallOptions& options) {
         const size_t row_bytes = table.pushed_row_bytes;
         return operations_.push(
-            {&table, wire::Kind::kPush, true, keys, {}, values, {}, row_bytes, options});
+            {&table, wire::Kind::kPush, true, keys, {}, values, {}, row_bytes, 0, options});
     }
 
     CallId pull(const TableInfo& table, std::span<const uint64_t> keys, std::span<std::byte> out,
                 const CallOptions& options) {
         return operations_.pull(
-            {&table, wire::Kind::kPull, false, {}, keys, {}, out, table.row_bytes, options});
+            {&table, wire::Kind::kPull, false, {}, keys, {}, out, 0, table.row_bytes, options});
     }
 
     CallId pull(const TableInfo& table, KeyRange keys, std::span<std::byte> out,
                 const CallOptions& options) {
         return operations_.pull(
-            {&table, wire::Kind::kPull, true, keys, {}, {}, out, table.row_bytes, options});
+            {&table, wire::Kind::kPull, true, keys, {}, {}, out, 0, table.row_bytes, options});
+    }
+
+    /// Several pushes and pulls as one call. What goes to one shard is one message, if it fits. The
+    /// operations have the same deadline, iteration and `after`.
+    CallId start(std::vector<Operation> operations) {
+        return operations_.start(std::move(operations));
     }
 
     // Calls as tasks that others wait for.
@@ -314,7 +320,8 @@ public:
 
     /// Whether an open request reads from, or writes to, a part of this memory.
     [[nodiscard]] bool is_referenced(std::span<const std::byte> memory) noexcept {
-        return requests_.is_referenced(memory) || tasks_.is_referenced(memory);
+        return requests_.is_referenced(memory) || tasks_.is_referenced(memory) ||
+               calls_.is_referenced(memory);
     }
 
     /// Registered memory. If it runs short, remembered routes are forgotten.
@@ -331,6 +338,8 @@ public:
 private:
     void handle(const transport::Completion& completion);
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
+    [[nodiscard]] bool receive_replies(transport::ConnectionId connection, wire::Frame& frame,
+                                       std::span<const std::byte> rest);
     [[nodiscard]] bool receive_from_manager(const wire::Frame& frame);
     void admitted(std::span<const std::byte> body);
     void job_failed(Status why);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/key/key_batch.h"
 #include "lib/key/key_range.h"
 #include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
@@ -20,6 +21,7 @@
 #include "lib/task/task_id.h"
 #include "lib/worker/client.h"
 #include "lib/worker/scan.h"
+#include "lib/worker/several_tables.h"
 #include "lib/worker/table_access.h"
 
 namespace weir {
@@ -168,6 +170,93 @@ public:
                                  access_options(options)));
     }
 
+    /// Starts a push, and a pull of the same keys that shows it: one message, where two calls take two.
+    /// With an iteration, the values are those after it. `values` and `out` are two buffers.
+    ///
+    /// Shape:   values as for push(), out as for pull()
+    /// Errors:  through the task: as push() and pull(). The push may have been applied whatever the error
+    Task push_pull(KeySpan keys, ValueSpan<const T> values, ValueSpan<T> out,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushPull, keys);
+        return start(with(item, values, out), options);
+    }
+
+    /// As for push().
+    Task push_pull(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const T> values,
+                   ValueSpan<T> out, const PushOptions& options = {}) = delete;
+
+    /// The same for all keys of a range of a dense table.
+    Task push_pull(KeyRange keys, ValueSpan<const T> values, ValueSpan<T> out,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushPull, keys);
+        return start(with(item, values, out), options);
+    }
+
+    // The keys of a batch as they came, in any order and with duplicates: each has a row in `values` and
+    // `out`. What is pushed for a key that came several times is combined as the rule combines workers:
+    // mostly summed, of "assign" the last one counts, of "mean" it is the mean. The batch keeps registered
+    // memory for its rows; it must live, and not be assigned anew, until the task has ended.
+
+    Task push(KeyBatch& batch, ValueSpan<const T> values, const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPush, batch);
+        return start(with(item, values, {}), options);
+    }
+
+    Task pull(KeyBatch& batch, ValueSpan<T> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPull, batch);
+        return start(with(item, {}, out), options);
+    }
+
+    Task push_pull(KeyBatch& batch, ValueSpan<const T> values, ValueSpan<T> out,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushPull, batch);
+        return start(with(item, values, out), options);
+    }
+
+    /// Asks which keys of a sparse table were ever pushed: `out` has 1 for each that was, else 0.
+    ///
+    /// Shape:   out.size() == keys.size()
+    /// Errors:  through the task: kInvalidArgument if the table is dense; as pull()
+    Task contains(KeySpan keys, ValueSpan<uint8_t> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kContains, keys);
+        item.out = std::as_writable_bytes(out.span());
+        return start(item, options);
+    }
+
+    Task contains(KeyBatch& batch, ValueSpan<uint8_t> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kContains, batch);
+        item.out = std::as_writable_bytes(out.span());
+        return start(item, options);
+    }
+
+    // What this table does in a push or pull of several: Client::push(), Client::pull(). `arguments`: as
+    // PushOptions::arguments.
+
+    Pushing pushing(KeySpan keys, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) {
+        return pushing_of(keys, values, std::move(arguments));
+    }
+
+    Pushing pushing(KeyRange keys, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) {
+        return pushing_of(keys, values, std::move(arguments));
+    }
+
+    Pushing pushing(KeyBatch& batch, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) {
+        return pushing_of(batch, values, std::move(arguments));
+    }
+
+    Pulling pulling(KeySpan keys, ValueSpan<T> out) { return pulling_of(keys, out); }
+
+    Pulling pulling(KeyRange keys, ValueSpan<T> out) { return pulling_of(keys, out); }
+
+    Pulling pulling(KeyBatch& batch, ValueSpan<T> out) { return pulling_of(batch, out); }
+
+    Pushing pushing(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) = delete;
+    Pulling pulling(std::initializer_list<uint64_t> keys_or_range, ValueSpan<T> out) = delete;
+
     /// Reads out the table, piece by piece; Scan says how.
     Scan<T> scan(const ScanOptions& options = {}) {
         return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
@@ -202,6 +291,47 @@ private:
         access::Options given{options.iteration, options.deadline, options.after};
         if constexpr (requires { options.arguments; }) given.arguments = options.arguments;
         return given;
+    }
+
+    template <class Keys>
+    [[nodiscard]] access::Item item_of(access::Item::Kind kind, Keys& keys) const {
+        access::Item item;
+        item.table = info_.get();
+        item.kind = kind;
+        if constexpr (std::is_same_v<std::remove_const_t<Keys>, KeyRange>) {
+            item.is_range = true;
+            item.range = keys;
+        } else if constexpr (std::is_same_v<Keys, KeyBatch>) {
+            item.batch = &keys;
+        } else {
+            item.keys = keys.span();
+        }
+        return item;
+    }
+
+    [[nodiscard]] static access::Item with(access::Item item, ValueSpan<const T> values,
+                                           ValueSpan<T> out) noexcept {
+        item.values = std::as_bytes(values.span());
+        item.out = std::as_writable_bytes(out.span());
+        return item;
+    }
+
+    template <class Options>
+    Task start(access::Item item, const Options& options) const {
+        const access::Options given = access_options(options);
+        item.arguments = given.arguments;
+        return task(access::start(state_, std::span(&item, 1), given));
+    }
+
+    template <class Keys>
+    Pushing pushing_of(Keys& keys, ValueSpan<const T> values, std::vector<NamedNumber> arguments) {
+        return {state_.get(), with(item_of(access::Item::Kind::kPush, keys), values, {}),
+                std::move(arguments)};
+    }
+
+    template <class Keys>
+    Pulling pulling_of(Keys& keys, ValueSpan<T> out) {
+        return {state_.get(), with(item_of(access::Item::Kind::kPull, keys), {}, out)};
     }
 
     /// Takes its reference to the state only now, when the requests are already on their way.

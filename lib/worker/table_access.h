@@ -20,6 +20,7 @@
 namespace weir {
 
 class ClientState;
+class KeyBatch;
 struct TableInfo;
 struct TableOptions;
 
@@ -71,6 +72,33 @@ uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64
               std::span<std::byte> out, const Options& options);
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
               const Options& options);
+
+/// What a call does in one table.
+struct Item {
+    enum class Kind : uint8_t {
+        kPush,
+        kPull,
+        kPushPull,
+        kContains,  ///< a pull of a byte for each key
+    };
+
+    const TableInfo* table = nullptr;
+    Kind kind = Kind::kPush;
+    std::span<const uint64_t> keys;
+    KeyRange range{};  ///< in place of keys, if `is_range`
+    bool is_range = false;
+    KeyBatch* batch =
+        nullptr;  ///< in place of keys, if not null; then rows are those of its places
+    std::span<const std::byte> values;
+    std::span<std::byte> out;
+    std::span<const NamedNumber> arguments = {};
+};
+
+/// Starts one call that does all of `items`.
+uint64_t start(const std::shared_ptr<ClientState>& state, std::span<const Item> items,
+               const Options& options);
+/// A call that has ended with `why`.
+uint64_t failed(ClientState& state, Error why);
 
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;

@@ -136,11 +136,26 @@ void check_request(const Frame& frame, Bytes body) {
     WEIR_CHECK(frame.keys.size() == (inline_keys ? header.count * sizeof(uint64_t) : 0));
     WEIR_CHECK(frame.keys.size() + frame.values.size() <= body.size());
     WEIR_CHECK(frame.values_at.length_bytes <= kRequestBytesMax);
+    WEIR_CHECK(frame.out_at.length_bytes <= kRequestBytesMax);
     if ((header.flags & kKeysRemote) != 0) {
         WEIR_CHECK(frame.keys_at.length_bytes == header.count * sizeof(uint64_t));
     }
     volatile unsigned seen = touch(frame.keys) + touch(frame.values);
     (void)seen;
+}
+
+/// The frames of a message lie in it, one behind the other, each aligned.
+void check_several(Bytes message) {
+    Frame frame;
+    for (Bytes rest = message; !rest.empty();) {
+        WEIR_CHECK((message.size() - rest.size()) % kFrameAlign == 0);
+        const size_t before = rest.size();
+        if (decode_next(rest, frame) != Errc::kOk) return;
+        WEIR_CHECK(within(rest, message));
+        const size_t bytes = header_bytes(frame.header) + frame.header.body_bytes;
+        WEIR_CHECK(before - rest.size() == (rest.empty() ? bytes : aligned(bytes)));
+        if (is_request(frame.header.kind)) check_request(frame, message);
+    }
 }
 
 }  // namespace
@@ -163,6 +178,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             WEIR_CHECK(same(frame.values, body));
         }
     }
+    check_several(message);
     // The decoders of bodies do not depend on a valid header, so they run on the plain input, too.
     check_control(message.subspan(std::min(size, kHeaderBytesMin)));
     return 0;

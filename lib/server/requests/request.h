@@ -29,10 +29,12 @@ struct Request {
     wire::FrameHeader header;
     wire::MemoryHandle keys_at;
     wire::MemoryHandle values_at;
+    wire::MemoryHandle out_at;  ///< push: of the pull that it becomes
     wire::ListEnds ends;
     uint32_t number = 0;         ///< push: its place among those of its connection in the table
     uint32_t slot = kNotKept;    ///< in KeptRequests
     bool has_been_read = false;  ///< by the Fetcher: keys, values and room are in its memory
+    bool was_push = false;       ///< pull: of a push that was executed; as pull_of() makes it
 
     // Where its bytes are: in its message, or in KeptRequest::carried; in mapped memory of its worker; or in
     // KeptRequest::memory. Those that lie with the worker are to be found anew after each wait.
@@ -46,6 +48,9 @@ struct Request {
 
     [[nodiscard]] bool has(wire::Flags form) const noexcept { return (header.flags & form) != 0; }
 
+    /// Whether what the reply says may be lost with this shard, unless it is replicated before.
+    [[nodiscard]] bool shows_changes() const noexcept { return header.iteration > 0 || was_push; }
+
     /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
         const size_t of_keys = has(wire::kKeysInline) ? keys.size() : 0;
@@ -53,6 +58,9 @@ struct Request {
         return arguments.size() + of_keys + (has_values ? values.size() : 0);
     }
 };
+
+/// What a push that wants values goes on as, once it was executed. Its keys are where those of the push are.
+[[nodiscard]] Request pull_of(const Request& push) noexcept;
 
 /// The push or pull of a frame. Keys and values that are not in the frame are still to be found.
 [[nodiscard]] inline Request request_of(transport::ConnectionId connection,
@@ -62,6 +70,7 @@ struct Request {
     request.header = frame.header;
     request.keys_at = frame.keys_at;
     request.values_at = frame.values_at;
+    request.out_at = frame.out_at;
     request.ends = frame.ends;
     request.number = frame.number;
     request.arguments = frame.arguments;

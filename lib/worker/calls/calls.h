@@ -5,13 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/slots.h"
 
 namespace weir {
@@ -48,8 +51,9 @@ struct Call {
     bool has_handler = false;         ///< its handlers, or subtasks, have not finished
     bool is_push = false;             ///< of `table`; else a pull
     static constexpr uint32_t kNoTable = ~uint32_t{0};
-    uint32_t table = kNoTable;                   ///< of a push or pull
-    std::vector<CallReport>* reports = nullptr;  ///< where it tells its end, if it has a task
+    uint32_t table = kNoTable;                    ///< of a push or pull
+    std::vector<CallReport>* reports = nullptr;   ///< where it tells its end, if it has a task
+    std::vector<std::shared_ptr<CallRows>> rows;  ///< of batches, until it has ended
 
     [[nodiscard]] bool has_ended() const noexcept {
         return state == State::kEnded || state == State::kTaken;
@@ -79,7 +83,15 @@ struct Call {
     void end() noexcept {
         if (has_ended()) return;
         state = state == State::kUnwatched ? State::kTaken : State::kEnded;
+        if (!rows.empty()) [[unlikely]]
+            end_rows();
         if (task != 0) reports->push_back({task, true, status});
+    }
+
+    void end_rows() noexcept {
+        for (const std::shared_ptr<CallRows>& its : rows)
+            its->end(static_cast<bool>(status));
+        rows.clear();
     }
 
     void stop_watching() noexcept {
@@ -179,6 +191,9 @@ public:
         call->stop_watching();
         release_if_over(id, *call);
     }
+
+    /// Whether an open call reads or writes this memory by itself.
+    [[nodiscard]] bool is_referenced(std::span<const std::byte> memory) noexcept;
 
     template <class Function>
     void for_each(Function&& function) {

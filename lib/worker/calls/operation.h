@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -13,6 +14,7 @@
 #include "lib/store/rules/named_number.h"
 #include "lib/task/task_id.h"
 #include "lib/wire/frame.h"
+#include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/table_info.h"
 #include "lib/worker/requests/content.h"
 
@@ -32,7 +34,8 @@ struct CallOptions {
     std::span<const NamedNumber> arguments = {};
 };
 
-/// A push or pull of a key list or a key range. Keys and memory are the caller's.
+/// A push or pull of a key list or a key range. Keys and memory are the caller's. A call has one
+/// operation, or several, each of which pushes or pulls in some table.
 struct Operation {
     const TableInfo* table = nullptr;
     wire::Kind kind = wire::Kind::kPush;
@@ -40,10 +43,15 @@ struct Operation {
     KeyRange range;
     std::span<const uint64_t> keys;
     std::span<const std::byte> values;  ///< of a push
-    std::span<std::byte> out;           ///< of a pull
-    size_t row_bytes = 0;
+    std::span<std::byte> out;           ///< of a pull, or of a push that wants values
+    size_t row_bytes = 0;               ///< pushed for each key; of a pull 0
+    size_t out_row_bytes = 0;           ///< what each key gets; of a push that wants nothing 0
     CallOptions options;
     PushArguments arguments = nullptr;
+    bool asks_written = false;  ///< a pull: which keys were ever pushed
+    bool follows_part = false;  ///< a pull of the iteration in which the operation before it pushes
+    /// Makes `values`, or takes `out`, of the rows of a batch; null: these are the caller's own.
+    std::shared_ptr<CallRows> rows = nullptr;
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
 

@@ -18,6 +18,8 @@ Content Content::without_keys() const {
     bare.table = table;
     bare.epoch = epoch;
     bare.row_bytes = row_bytes;
+    bare.out_row_bytes = out_row_bytes;
+    bare.asks_written = asks_written;
     bare.parts = parts;
     bare.iteration = iteration;
     bare.place = place;
@@ -31,6 +33,17 @@ Content failed_part(const Content& part, Errc why) {
     failed.is_range = true;
     failed.part_status = why == Errc::kOk ? Errc::kCancelled : why;
     return failed;
+}
+
+Content pull_after(const Content& push) {
+    WEIR_CHECK(push.is_ordered() && push.has_out());
+    Content pull = push;
+    pull.kind = wire::Kind::kPull;
+    pull.row_bytes = 0;
+    pull.place = {};
+    pull.values = {};
+    pull.arguments = nullptr;
+    return pull;
 }
 
 std::string_view fate_of_push(wire::Kind kind) {

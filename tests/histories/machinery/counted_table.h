@@ -91,6 +91,15 @@ public:
         pushes_.end_pull(keys, bits, before);
     }
 
+    /// A push that wanted values was acknowledged, and has shown these: its own, too.
+    void end_push_pull(std::span<const uint64_t> keys, std::span<const uint64_t> values,
+                       std::span<const uint64_t> shown, std::vector<uint64_t> before) {
+        end_push(keys, values);
+        for (size_t i = 0; i < keys.size(); ++i)
+            before[keys[i]] |= is_by_row_ ? bit_of(values[i * width_]) : values[i * width_];
+        end_pull(keys, shown, before);
+    }
+
     /// All values at the end, of all keys.
     void check_all(std::span<const uint64_t> values) const {
         if (!is_by_row_) return pushes_.check_all(values);
