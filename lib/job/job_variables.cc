@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "lib/store/plugins/plugin.h"
+
 namespace weir {
 namespace {
 
@@ -26,6 +28,12 @@ void set_text(const Config& config, VariableRef variable, std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> plugins_with_variable(std::vector<std::string> plugins,
+                                               const Config& config) {
+    const std::string_view given = config.text("WEIR_PLUGINS");
+    return given.empty() ? std::move(plugins) : split_plugin_paths(given);
+}
+
 Result<JobOptions> with_variables(JobOptions options, const Config& config) {
     WEIR_TRY(set_count(config, "WEIR_SERVERS", options.servers));
     WEIR_TRY(set_count(config, "WEIR_SHARDS", options.shards_per_server));
@@ -41,6 +49,7 @@ Result<JobOptions> with_variables(JobOptions options, const Config& config) {
     }
     WEIR_TRY(set_seconds(config, "WEIR_WORK_LEASE_S", options.work_lease));
     WEIR_TRY(set_seconds(config, "WEIR_CHECKPOINT_EVERY_S", options.checkpoint_every));
+    options.plugins = plugins_with_variable(std::move(options.plugins), config);
     set_text(config, "WEIR_CONTACT_FILE", options.contact_file);
     set_text(config, "WEIR_CHECKPOINT_DIR", options.checkpoint_folder);
     set_text(config, "WEIR_RESUME", options.resume);

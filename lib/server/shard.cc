@@ -66,6 +66,7 @@ JoinMessage Shard::join_message() const {
         message.shard_count = options_.join->shard_count;
         message.weight = options_.join->weight;
         message.pool_bytes = options_.join->pool_bytes;
+        message.plugins = options_.join->plugins;
     }
     message.pass = pass_;
     return message;

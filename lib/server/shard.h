@@ -65,6 +65,7 @@ struct ShardJoin {
     uint32_t shard_count = 1;
     uint32_t weight = 1;      ///< of the server, as in ViewServer
     uint64_t pool_bytes = 0;  ///< of the server
+    std::string plugins{};    ///< JoinMessage::plugins
 };
 
 struct ShardOptions {

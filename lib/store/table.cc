@@ -65,10 +65,11 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     const ValueType type = schema_.value_type;
     const double constant = schema_.initial_value.is_random() ? 0 : schema_.initial_value.first;
     auto initial = repeated(constant, type, schema_.width);
-    const auto state = rule.initial_state == nullptr
-                           ? std::vector<std::byte>(layout_.state_bytes)
-                           : repeated(rule.initial_state(schema_.parameters), type,
-                                      layout_.state_bytes / size_of(type));
+    auto state = rule.initial_state ? repeated(rule.initial_state(schema_.parameters), type,
+                                               layout_.state_bytes / size_of(type))
+                                    : std::vector<std::byte>(layout_.state_bytes);
+    if (rule.fill_state)
+        rule.fill_state(state.data(), layout_.pushed_type, schema_.width, schema_.parameters);
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
                                       initial, state);

@@ -12,9 +12,6 @@
 namespace weir {
 namespace {
 
-/// Of a row. So a row fits into a chunk of a checkpoint.
-constexpr size_t kStateBytesMax = size_t{1} << 30;
-
 std::string_view name_of(Layout layout) {
     return layout == Layout::kDense ? "dense" : "sparse";
 }
@@ -25,8 +22,8 @@ Error refused(const TableSchema& schema, std::string_view why) {
 
 /// Whether the rule is that of the process that made the table, as far as one can see.
 Status check_same_rule(const TableSchema& schema, const RuleEntry& rule) {
-    const uint64_t hash = rule.hash(schema.parameters);
-    if (schema.rule_hash == 0 || schema.rule_hash == hash) return {};
+    if (schema.rule_hash == 0 || rule.is_described) return {};
+    if (schema.rule_hash == rule.hash(schema.parameters)) return {};
     const std::string how =
         schema.rule_version != rule.version
             ? fmt::format("has version {} here, and version {} where the table was made",
@@ -37,7 +34,7 @@ Status check_same_rule(const TableSchema& schema, const RuleEntry& rule) {
                   "parameters or arguments, or what its state begins with");
     return Error(Errc::kTypeMismatch,
                  fmt::format("table '{}': rule '{}' {}; register the same rule, from the same "
-                             "source, in all processes (`add_rules` of JobOptions and JoinOptions)",
+                             "source, in all processes (`add_rules`, `plugins`)",
                              schema.name, rule.name, how));
 }
 
@@ -73,11 +70,11 @@ Status check_rule(const TableSchema& schema, const RuleEntry& rule) {
                                    schema.rule, to_string(schema.initial_value)));
     }
     const size_t state_bytes = rule.kernels_for(schema.value_type).state_bytes(schema.width);
-    if (state_bytes > kStateBytesMax) {
+    if (state_bytes > TableSchema::kStateBytesMax) {
         return refused(schema,
                        fmt::format("rule '{}' keeps {} bytes of state for each key; the most "
                                    "is {}; use a smaller width",
-                                   schema.rule, state_bytes, kStateBytesMax));
+                                   schema.rule, state_bytes, TableSchema::kStateBytesMax));
     }
     return check_same_rule(schema, rule);
 }

@@ -23,6 +23,8 @@ enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
 
 struct TableSchema {
     static constexpr uint32_t kWidthMax = 1U << 20;
+    /// Of a row. So a row fits into a chunk of a checkpoint.
+    static constexpr size_t kStateBytesMax = size_t{1} << 30;
     /// Of a window: its failures are remembered (ClosedState::kRemembered).
     static constexpr uint32_t kMaxDelayMax = 63;
 

@@ -82,10 +82,11 @@ enum class Kind : uint8_t {
                        ///< manager -> shard: so it is with number `first`, or it is refused;
                        ///< shard -> manager: it has dropped that
     kPasses = 30,      ///< manager -> shard: how members prove to it who they are
-    kGet = 31,  ///< command -> manager: the values of some keys; manager -> shard: of some that
-                ///< it is primary of; shard -> manager: these
+    kGet = 31,   ///< command -> manager: the values of some keys; manager -> shard: of some that
+                 ///< it is primary of; shard -> manager: these
+    kRule = 32,  ///< worker -> manager: what servers know of the update rule of this name
 };
-inline constexpr uint8_t kKindMax = 31;
+inline constexpr uint8_t kKindMax = 32;
 
 /// In `first` of a kShutdown to or from the manager: the workers are to end, in order.
 inline constexpr uint64_t kAsksToStop = 1;

@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_codec.h"
 #include "lib/wire/fault.h"
 #include "lib/wire/messages.h"
 
@@ -37,9 +38,9 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       requests_(calls_),
       sender_(peers_, requests_, calls_, deadlines_, tables_, *endpoint_, clock, memory_,
               standing_.options().eager_bytes, counters_),
-      control_(standing_, peers_, requests_, sender_, calls_, tasks_, deadlines_, tables_, rules,
+      control_(standing_, peers_, requests_, sender_, calls_, tasks_, deadlines_, tables_, rules_,
                clock),
-      operations_(standing_, peers_, requests_, sender_, calls_, tasks_, control_, tables_, rules,
+      operations_(standing_, peers_, requests_, sender_, calls_, tasks_, control_, tables_, rules_,
                   memory_, counters_),
       replies_(standing_, peers_, requests_, sender_, calls_, tasks_, tables_, clock, counters_),
       lost_errors_(standing_, calls_, tables_, counters_),
@@ -180,6 +181,14 @@ bool ClientCore::receive_from_manager(const wire::Frame& frame) {
             return true;
         default: return false;
     }
+}
+
+Status ClientCore::take_rule(CallId call) {
+    WEIR_ASSIGN(const std::vector<std::byte> body, control_.take_body(call));
+    const std::optional<std::string> bytes = decode_text(body);
+    const std::optional<RuleEntry> rule = bytes ? decode_rule(*bytes) : std::nullopt;
+    if (!rule) return Error(Errc::kProtocol, "the manager sent a malformed update rule");
+    return rules_.find(rule->name) ? Status() : rules_.add(*rule);
 }
 
 /// The number of a worker that joins a running job.

@@ -127,6 +127,14 @@ public:
         return control_.ask_about_table(wire::Kind::kOpenTable, table_name);
     }
 
+    /// What servers know of an update rule that this process does not have.
+    CallId ask_about_rule(std::string_view name) {
+        return control_.ask({.kind = wire::Kind::kRule, .body = encode_text(name)});
+    }
+
+    /// Adds to rules() what an ended ask_about_rule() brought. Errors: Errc::kNotFound: no server has it
+    [[nodiscard]] Status take_rule(CallId call);
+
     CallId drop_table(std::string_view table_name) {
         return control_.ask_about_table(wire::Kind::kDropTable, table_name);
     }
@@ -191,6 +199,8 @@ public:
 
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call) { return control_.take_table(call); }
+
+    [[nodiscard]] std::string rule_of_table(CallId call) { return control_.rule_of_table(call); }
 
     CallId stats(uint32_t shard) {
         return control_.ask({.peer = shard, .kind = wire::Kind::kStats});
@@ -353,7 +363,7 @@ private:
     uint32_t polls_ = 0;
     uint64_t last_look_ns_ = 0;  ///< of poll_seldom()
     MemoryWithCaches memory_;
-    const RuleRegistry& rules_;
+    RuleRegistry rules_;  ///< those of the process, and those of servers that were asked about
     ClientCounters counters_;
     JobEvents events_;
     // The rooms; each refers only to those before it.

@@ -114,6 +114,16 @@ Status check_users_name(std::string_view name) {
                              name, rules::kWeirsOwn));
 }
 
+/// A rule that this process does not have, such as one of a plugin that only servers have loaded, is
+/// learned from the manager. Nothing happens if no server has it: whoever looks for it next says so.
+static Status learn_rule(ClientState& state, std::string_view name) {
+    if (name.empty() || state.core().rules().find(name)) return {};
+    const ClientCore::CallId call = state.core().ask_about_rule(name);
+    state.wait_until([&] { return state.core().done(call); });
+    Status learned = state.core().take_rule(call);
+    return learned.code() == Errc::kNotFound ? Status() : learned;
+}
+
 Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::string_view name,
                                                       ValueType type, const TableOptions& options,
                                                       std::span<const TaskId> after) {
@@ -139,6 +149,7 @@ Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::str
     wanted.max_delay = options.max_delay;
     wanted.in_checkpoints = options.in_checkpoints;
     wanted.combine = options.combine;
+    WEIR_TRY(learn_rule(state, wanted.rule));
     if (const auto rule = state.core().rules().find(wanted.rule)) {
         if (wanted.combine == (*rule)->combine) wanted.combine.reset();
         wanted.rule_version = (*rule)->version;
@@ -167,6 +178,7 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     WEIR_TRY(state.wait_for_tasks(after));
     const ClientCore::CallId call = state.core().open_table(name);
     state.wait_until([&] { return state.core().done(call); });
+    WEIR_TRY(learn_rule(state, state.core().rule_of_table(call)));
     Result<TableInfo> info = state.core().take_table(call);
     if (info.code() == Errc::kNotFound) {
         return Error(Errc::kNotFound,

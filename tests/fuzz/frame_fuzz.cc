@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/store/plugins/plugin_list.h"
+#include "lib/store/rules/rule_codec.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/checkpoint_message.h"
@@ -87,6 +89,20 @@ void check_lent_record(Bytes body, const wire::MemoryHandle& at) {
     WEIR_CHECK(RecordMessage::decode(record->encode()).has_value());
 }
 
+/// Of a rule that a worker does not have itself.
+void check_rule_bytes(std::string_view bytes) {
+    const std::optional<RuleEntry> rule = decode_rule(bytes);
+    if (!rule) return;
+    WEIR_CHECK(encode_rule(*rule) == bytes);
+    RuleRegistry rules;
+    WEIR_CHECK(rules.add(*rule));
+}
+
+void check_plugin_bytes(std::string_view bytes) {
+    const std::optional<PluginList> list = PluginList::decode(bytes);
+    WEIR_CHECK(!list || list->encode() == bytes);
+}
+
 void check_record(Bytes body) {
     if (const auto at = RecordMessage::lent_at(body)) return check_lent_record(body, *at);
     const std::optional<RecordMessage> record = RecordMessage::decode(body);
@@ -125,8 +141,12 @@ void check_control(Bytes body) {
     if (const auto written = WrittenMessage::decode(body))
         WEIR_CHECK(same(written->encode(body.size()), body));
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);
+    if (const auto join = JoinMessage::decode(body)) check_plugin_bytes(join->plugins);
     if (const auto text = decode_text(body)) WEIR_CHECK(same(encode_text(*text), body));
-    check_schema_bytes({reinterpret_cast<const char*>(body.data()), body.size()});
+    const std::string_view bytes(reinterpret_cast<const char*>(body.data()), body.size());
+    check_schema_bytes(bytes);
+    check_rule_bytes(bytes);
+    check_plugin_bytes(bytes);
 }
 
 void check_request(const Frame& frame, Bytes body) {

@@ -17,6 +17,7 @@ constexpr std::array kOptionNames = {
     OptionName{"shards_per_server", "--shards"},
     OptionName{"workers", "--workers"},
     OptionName{"colocate", "--colocate"},
+    OptionName{"plugins", "--plugin"},
     OptionName{"replicas", "--replicas"},
     OptionName{"managers", "--managers"},
     OptionName{"on_worker_loss", "--on-worker-loss"},

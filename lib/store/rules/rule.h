@@ -50,6 +50,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "lib/base/random.h"
@@ -91,6 +92,8 @@ struct RuleContext {
     uint64_t* at = nullptr;  ///< with those: the key of the row that is being updated, for errors
     /// What it gives never comes again, also not after a takeover: copies get values.
     Random* random = nullptr;
+    const void* code = nullptr;  ///< of a rule from a plugin: RuleEntry::code
+    uint32_t state_bytes = 0;    ///< with that: of a row
 };
 
 /// A row, as a rule by row sees it.
@@ -221,7 +224,7 @@ using RowsKernel = void (*)(const RowTarget& target, std::span<const uint32_t> r
 struct RuleKernels {
     RunKernel run = nullptr;
     RowsKernel rows = nullptr;
-    size_t (*state_bytes)(size_t width) = nullptr;  ///< of a row
+    std::function<size_t(size_t width)> state_bytes{};  ///< of a row
 };
 
 }  // namespace weir

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -132,10 +133,12 @@ Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> gi
 }
 
 uint64_t RuleEntry::hash(const RuleParameters& given) const {
-    constexpr size_t kWidths[] = {1, 5};  // of rows whose state is compared
+    constexpr uint32_t kWidths[] = {1, 5};  // of rows whose state is compared
+    constexpr size_t kFilledBytesMax = size_t{64} << 10;
+    if (is_described) return 0;
     std::string facts = fmt::format("{} {} {} {} {} {} {:a}", name, version, pushed_values,
                                     static_cast<int>(combine), by_row, wants_keys,
-                                    initial_state == nullptr ? 0 : initial_state(given));
+                                    initial_state ? initial_state(given) : 0);
     for (const RuleParameter& parameter : parameters)
         facts +=
             fmt::format(" {} {} {}", parameter.name, parameter.may_be_zero, parameter.below_one);
@@ -147,8 +150,15 @@ uint64_t RuleEntry::hash(const RuleParameters& given) const {
             facts += '-';
             continue;
         }
-        for (const size_t width : kWidths)
-            facts += fmt::format("+{}", of_type.state_bytes(width));
+        for (const uint32_t width : kWidths) {
+            const size_t state_bytes = of_type.state_bytes(width);
+            facts += fmt::format("+{}", state_bytes);
+            if (!fill_state || state_bytes > kFilledBytesMax) continue;
+            std::vector<std::byte> state(state_bytes);
+            fill_state(state.data(), static_cast<ValueType>(&of_type - kernels.data()), width,
+                       given);
+            facts.append(reinterpret_cast<const char*>(state.data()), state.size());
+        }
     }
     return fnv1a(facts) | 1;
 }
@@ -173,11 +183,12 @@ Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
     for (const auto& [other, entry] : entries_) {
         if (!other.starts_with(rules::kWeirsOwn)) known += (known.empty() ? "" : ", ") + other;
     }
-    return Error(Errc::kNotFound,
-                 fmt::format("no update rule '{}' in this process; register it in all of them "
-                             "(`add_rules` of JobOptions and JoinOptions); the registered rules "
-                             "are: {}",
-                             name, known));
+    return Error(
+        Errc::kNotFound,
+        fmt::format("no update rule '{}' in this process; register it in all that have servers "
+                    "(`add_rules` of JobOptions and JoinOptions), or load it there (`plugins`, "
+                    "WEIR_PLUGINS); the registered rules are: {}",
+                    name, known));
 }
 
 }  // namespace weir

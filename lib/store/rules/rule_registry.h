@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,12 +33,20 @@ struct RuleEntry {
     std::span<const RuleParameter> parameters{};
     bool names_parameters = false;
     std::span<const RuleArgument> arguments{};
-    const char* (*check)(const RuleParameters&, uint32_t width) = nullptr;
-    double (*initial_state)(const RuleParameters&) = nullptr;  ///< null: all of it is zero bytes
+    std::function<const char*(const RuleParameters&, uint32_t width)> check{};
+    std::function<double(const RuleParameters&)> initial_state{};  ///< empty: as fill_state says
+    /// Of a row, whose bytes are zero before. Empty, too: they stay so.
+    std::function<void(std::byte* state, ValueType, uint32_t width, const RuleParameters&)>
+        fill_state{};
     std::array<RuleKernels, kValueTypeCount> kernels{};
     uint32_t version = 0;  ///< that its author gives
+    /// Only what a worker must know of a rule that runs on servers: no code. Nothing can be compared.
+    bool is_described = false;
+    const void* code = nullptr;           ///< for its kernels; null: they need none
+    std::shared_ptr<const void> owner{};  ///< of what the entry refers to; null: the program
 
-    /// Of all that can be compared with the rule of this name in another process; not 0. Bodies cannot.
+    /// Of all that can be compared with the rule of this name in another process; 0: nothing, of
+    /// one that is described. Bodies cannot.
     [[nodiscard]] uint64_t hash(const RuleParameters& given) const;
 
     /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
@@ -114,11 +123,13 @@ public:
         return add(entry);
     }
 
+    /// A rule that is no struct. Errors: as register_rule()
+    [[nodiscard]] Status add(const RuleEntry& entry);
+
     /// Errors: Errc::kNotFound, listing the names that are registered
     [[nodiscard]] Result<const RuleEntry*> find(std::string_view name) const;
 
 private:
-    [[nodiscard]] Status add(const RuleEntry& entry);
     std::map<std::string, RuleEntry, std::less<>> entries_;
 };
 

@@ -30,7 +30,9 @@ RuleRunner::RuleRunner(const RuleEntry& rule, const RowLayout& layout,
       random_(std::make_unique<Random>(fresh_seed())),
       context_{.parameters = parameters,
                .arguments = rule.default_arguments(parameters),
-               .random = random_.get()} {}
+               .random = random_.get(),
+               .code = rule.code,
+               .state_bytes = layout.state_bytes} {}
 
 void RuleRunner::run(const RowTarget& target, uint32_t first_row, size_t row_count,
                      const std::byte* pushed, const RuleArguments* arguments) const {

@@ -81,6 +81,8 @@ public:
     /// The body of the reply to an ended call, which is then forgotten.
     [[nodiscard]] Result<std::vector<std::byte>> take_body(CallId call);
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
+    /// The name of the rule of the table that an ended call has brought, which stays; empty: none.
+    [[nodiscard]] std::string rule_of_table(CallId call);
     [[nodiscard]] Result<WorkShare> take_share(CallId call);
     [[nodiscard]] Result<LostWorkersMessage> take_lost_workers(CallId call);
     [[nodiscard]] Result<uint64_t> take_checkpoint(CallId call);

@@ -41,6 +41,13 @@ Result<TableInfo> Control::take_table(CallId id) {
     return info;
 }
 
+std::string Control::rule_of_table(CallId id) {
+    const Call* const call = calls_.find(id);
+    const auto message = call == nullptr ? std::nullopt : TableMessage::decode(call->body);
+    const auto schema = message ? decode_schema(message->schema) : std::nullopt;
+    return schema ? schema->rule : std::string();
+}
+
 Result<WorkShare> Control::take_share(CallId id) {
     return take_message<WorkShare>(id, "the manager sent a malformed share of the work");
 }
