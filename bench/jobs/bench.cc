@@ -209,6 +209,10 @@ std::string what(const BenchFlags& flags) {
         return "lists of 8192 keys of 1e6 that the server has not seen, rows of float32; limit: "
                "one core without messages";
     }
+    if (flags.bench == "scan") {
+        return "all rows of a table of float32, read out by one worker; limit: the worker pulls them, "
+               "whose keys it knows, by known lists or ranges of 1 MiB";
+    }
     return fmt::format("dense float32 {}, table of {} MiB; limit: {}",
                        flags.bench == "push"   ? "add"
                        : flags.bench == "pull" ? "pull"
@@ -228,6 +232,8 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
         WEIR_TRY(bench_insert(client, flags, report));
     } else if (flags.bench == "lookup") {
         WEIR_TRY(bench_lookup(client, flags, report));
+    } else if (flags.bench == "scan") {
+        WEIR_TRY(bench_scan(client, flags, report));
     } else {
         WEIR_TRY(bench_dense(client, flags, report));
     }

@@ -357,7 +357,9 @@ private:
     void end_writes();
 
     // shard_scan.cc: reads out a table
-    void scan(const Session& session, const wire::Frame& frame);
+    void scan(Session& session, const wire::Frame& frame);
+    void scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
+                       const ScanReply& reply, const ScanColumns& columns, ShardTable& table);
     // shard_get.cc: what a command asks for
     void get(uint64_t request, std::span<const std::byte> body);
     [[nodiscard]] static KeyState read_key(TableShard& rows, uint64_t key,

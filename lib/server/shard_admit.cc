@@ -105,8 +105,7 @@ Errc Shard::check(const ShardTable& table, const Request& request) const {
     const auto has_room = [&](uint64_t bytes) {
         return bytes + sizeof(wire::FrameHeader) <= endpoint_->capabilities().message_bytes_max;
     };
-    const uint64_t bytes =
-        h.count * (h.kind == Kind::kPush ? layout.pushed_bytes() : pulled_row_bytes(table, h));
+    const uint64_t bytes = h.count * row_bytes_of(request, layout);
     bool fits = false;
     if ((h.flags & wire::kValuesRemote) != 0) {
         fits = request.values_at.length_bytes == bytes;

@@ -55,7 +55,8 @@ bool Shard::map_bytes(Request& request) {
         map(request.connection, request.values_at, value_bytes, transport::Access::kRemoteWrite);
     if (request.out != nullptr) return true;
     const KeyRange keys = range_of(request);
-    return (h.flags & wire::kKeysRange) != 0 && tables_[h.table]->rows->is_in_extent(keys);
+    return (h.flags & wire::kKeysRange) != 0 && !request.has_whole_rows() &&
+           tables_[h.table]->rows->is_in_extent(keys);
 }
 
 std::byte* Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,

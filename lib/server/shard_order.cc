@@ -23,6 +23,8 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
 }
 
 Errc push_entries(ShardTable& table, const Entries& entries, const Request& request) {
+    if (request.has_whole_rows()) [[unlikely]]
+        return table.rows->push_rows(entries, request.values).code();
     if (request.arguments.empty()) return table.rows->push(entries, request.values).code();
     const Result<RuleArguments> arguments = arguments_of(table, request);
     return arguments ? table.rows->push(entries, request.values, &*arguments).code()

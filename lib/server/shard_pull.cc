@@ -16,7 +16,7 @@ namespace weir {
 
 void Shard::pull(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
-    const size_t bytes = h.count * pulled_row_bytes(table, h);
+    const size_t bytes = h.count * row_bytes_of(request, table.rows->row_layout());
     const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         if (bytes > 0 && replies_.is_busy(request.connection))
@@ -48,7 +48,7 @@ Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Req
                                                     size_t bytes) {
     const wire::FrameHeader& h = request.header;
     const KeyRange keys = range_of(request);
-    const bool is_range = (h.flags & wire::kKeysRange) != 0;
+    const bool is_range = (h.flags & wire::kKeysRange) != 0 && !request.has_whole_rows();
     if (is_range && !is_moving_ && bytes > 0 && table.rows->is_in_extent(keys))
         return table.rows->values(keys);
     reply_buffer_.resize(bytes);
@@ -64,6 +64,9 @@ Errc Shard::read_rows(ShardTable& table, const Request& request, std::span<std::
     if (is_moving_ && !serves(table, request)) return Errc::kOutOfRange;
     const Result<Entries> entries = resolve(table, request);
     if (!entries) return entries.code();
+    if (h.encoding == 0) [[likely]]
+        return table.rows->pull(*entries, out).code();
+    if (request.has_whole_rows()) return table.rows->pull_rows(*entries, out).code();
     if ((h.encoding & wire::kAsksWritten) != 0)
         return table.rows->are_written(*entries, out).code();
     return table.rows->pull(*entries, out).code();
@@ -113,9 +116,10 @@ void Shard::end_writes() {
             if (ended->status != Errc::kOk) {
                 if (!is_closing) refuse_request(pull, ended->status);
             } else if (pull.writing.is_replied) {
-                end_pull(pull, Errc::kOk, shown);
+                end_pull(pull, Errc::kOk, shown, pull.writing.reply);
             }
         }
+        if (pull.writing.scanned) fetcher_.spares().put(std::move(pull.writing.scanned));
         end(pull);
         if (!ended->unpinned) continue;
         if (table.pins.take_iteration()) finish_iterations(table);

@@ -94,12 +94,6 @@ struct Touched {
 [[nodiscard]] Result<Entries> resolve(ShardTable& table, const Request& request,
                                       const SegmentList* held = nullptr);
 
-/// Of what a pull gets for each key.
-[[nodiscard]] inline size_t pulled_row_bytes(const ShardTable& table,
-                                             const wire::FrameHeader& pull) noexcept {
-    return (pull.encoding & wire::kAsksWritten) != 0 ? 1 : table.rows->row_layout().value_bytes();
-}
-
 /// The arguments that a push brings; without any, those of the table. Nobody reads them again.
 /// Errors: as TableShard::arguments()
 [[nodiscard]] Result<RuleArguments> arguments_of(const ShardTable& table, const Request& request);

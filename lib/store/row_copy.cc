@@ -141,6 +141,23 @@ void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes
     }
 }
 
+void copy_run(const RowView& view, uint32_t first, size_t row_count, size_t bytes,
+              std::byte* out) noexcept {
+    while (row_count > 0) {
+        const size_t some = std::min<size_t>(row_count, view.run(first));
+        const std::byte* const from = view.at(first);
+        if (view.stride_bytes == bytes) {
+            std::memcpy(out, from, some * bytes);
+        } else {
+            for (size_t i = 0; i < some; ++i)
+                std::memcpy(out + i * bytes, from + i * view.stride_bytes, bytes);
+        }
+        out += some * bytes;
+        first += static_cast<uint32_t>(some);
+        row_count -= some;
+    }
+}
+
 void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
               const std::byte* in) noexcept {
     constexpr size_t kRunRowsMin = 16;

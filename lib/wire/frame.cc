@@ -26,6 +26,7 @@ constexpr bool is_single(unsigned bits) noexcept {
 
 /// Of a push or pull whose encoding is not 0.
 bool encoding_is_consistent(const FrameHeader& h) noexcept {
+    if (h.encoding == kWholeRows) return (h.flags & kAggregate) == 0;
     if (h.kind == Kind::kPull) return h.encoding == kAsksWritten;
     constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote;
     const bool wants_values = (h.encoding & kWantsValues) != 0;

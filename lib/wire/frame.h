@@ -112,6 +112,8 @@ enum Encoding : uint8_t {
     kWantsValues = 2,   ///< push: once it was executed, it goes on as a pull of its keys
     kOutRemote = 4,     ///< with kWantsValues: to the sender's memory; else in the reply's body
     kAsksWritten = 8,   ///< pull: a byte for each key, 1 if it was ever pushed, and not its values
+    kWholeRows = 16,    ///< values are whole rows as they are stored, with the state of the rule; a
+                        ///< push puts them in the place of what was there
 };
 
 /// The most arguments of a push.

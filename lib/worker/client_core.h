@@ -210,13 +210,13 @@ public:
 
     // Reading out a table, shard by shard (scan.h). A scan whose positions have moved ends
     // with kStaleEpoch when this client has the view that says so.
-    CallId scan(uint32_t shard, const ScanMessage& message, uint64_t deadline_ns) {
-        return control_.scan(shard, message, deadline_ns);
+    // `memory` is of memory(); the call owns it, and an ended call brings it back if it has succeeded.
+    CallId scan(uint32_t shard, const ScanMessage& message, Block memory, uint64_t deadline_ns) {
+        return control_.scan(shard, message, std::move(memory), deadline_ns);
     }
 
-    /// The body of the shard's reply.
-    [[nodiscard]] Result<std::vector<std::byte>> take_scan(CallId call) {
-        return control_.take_body(call);
+    [[nodiscard]] Result<Control::Scanned> take_scan(CallId call) {
+        return control_.take_scan(call);
     }
 
     [[nodiscard]] const std::string& peer_name(uint32_t shard) const noexcept {

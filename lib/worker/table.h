@@ -257,6 +257,37 @@ public:
                     std::vector<NamedNumber> arguments = {}) = delete;
     Pulling pulling(std::initializer_list<uint64_t> keys_or_range, ValueSpan<T> out) = delete;
 
+    /// Starts a pull of whole rows: of each key its width() values, then the state that the table's rule
+    /// keeps beside them (state_bytes()). As pull() otherwise; the state of a key
+    /// that was never pushed is the initial one.
+    ///
+    /// Shape:   out.size() == keys.size() * row_bytes(), row per key
+    Task pull_rows(KeySpan keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
+        return task(access::pull_rows(*state_, *info_, keys.span(), out.span(),
+                                      access_options(options)));
+    }
+
+    /// The same for all keys of a range of a dense table.
+    Task pull_rows(KeyRange keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
+        return task(
+            access::pull_rows(*state_, *info_, keys, out.span(), access_options(options)));
+    }
+
+    /// Starts a push that puts `rows`, as pull_rows() brings them, in the place of what is there. The rule
+    /// does not run. It takes effect once, in the order of this client's pushes, as each push does.
+    ///
+    /// Errors:  as push(); kInvalidArgument with an iteration, or with arguments of the rule
+    Task push_rows(KeySpan keys, ValueSpan<const std::byte> rows, const PushOptions& options = {}) {
+        return task(access::push_rows(*state_, *info_, keys.span(), rows.span(),
+                                      access_options(options)));
+    }
+
+    /// The same for all keys of a range of a dense table.
+    Task push_rows(KeyRange keys, ValueSpan<const std::byte> rows, const PushOptions& options = {}) {
+        return task(
+            access::push_rows(*state_, *info_, keys, rows.span(), access_options(options)));
+    }
+
     /// Reads out the table, piece by piece; Scan says how.
     Scan<T> scan(const ScanOptions& options = {}) {
         return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
@@ -270,6 +301,14 @@ public:
     /// (prox_l1: 2).
     [[nodiscard]] size_t pushed_width() const noexcept {
         return access::pushed_row_bytes(*info_) / sizeof(T);
+    }
+
+    /// What the rule keeps beside the values of a key. 0: nothing.
+    [[nodiscard]] size_t state_bytes() const noexcept { return access::state_bytes(*info_); }
+
+    /// Of a row as pull_rows() brings it.
+    [[nodiscard]] size_t row_bytes() const noexcept {
+        return width() * size_of(schema().value_type) + state_bytes();
     }
 
     /// What PushOptions::iteration of this worker's next push of an iteration has to be: 1 at

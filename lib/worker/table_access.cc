@@ -89,6 +89,10 @@ uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::sp
     return state.core().pull(table, keys, out, call_options(options));
 }
 
+size_t state_bytes(const TableInfo& table) noexcept {
+    return table.state_bytes;
+}
+
 const TableSchema& schema(const TableInfo& table) noexcept {
     return table.schema;
 }

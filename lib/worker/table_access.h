@@ -80,6 +80,8 @@ struct Item {
         kPull,
         kPushPull,
         kContains,  ///< a pull of a byte for each key
+        kPushRows,  ///< of whole rows: values, then state
+        kPullRows,
     };
 
     const TableInfo* table = nullptr;
@@ -99,6 +101,8 @@ uint64_t start(const std::shared_ptr<ClientState>& state, std::span<const Item> 
                const Options& options);
 /// A call that has ended with `why`.
 uint64_t failed(ClientState& state, Error why);
+
+[[nodiscard]] size_t state_bytes(const TableInfo& table) noexcept;
 
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;

@@ -221,6 +221,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "latency", "round trips of small pushes", chosen);
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls, and pushes of gradients, of wide rows", chosen);
+    add_one(*bench, "scan", "reading out tables, beside pulls of the same rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "factorization", "matrix factorisation in batches, beside the server's core",
             chosen);

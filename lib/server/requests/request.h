@@ -15,6 +15,7 @@
 #include "lib/key/key_range.h"
 #include "lib/store/index/known_lists.h"
 #include "lib/store/memory.h"
+#include "lib/store/row_layout.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
 
@@ -50,6 +51,11 @@ struct Request {
 
     /// Whether what the reply says may be lost with this shard, unless it is replicated before.
     [[nodiscard]] bool shows_changes() const noexcept { return header.iteration > 0 || was_push; }
+
+    /// Its values are rows as they are stored.
+    [[nodiscard]] bool has_whole_rows() const noexcept {
+        return (header.encoding & wire::kWholeRows) != 0;
+    }
 
     /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
@@ -103,6 +109,16 @@ struct Request {
     return keys_of(request)[0];
 }
 
+/// Of one key, in a push or pull.
+[[nodiscard]] inline size_t row_bytes_of(const Request& request, const RowLayout& layout) noexcept {
+    const wire::FrameHeader& h = request.header;
+    if (h.encoding != 0) [[unlikely]] {
+        if (request.has_whole_rows()) return layout.row_bytes();
+        if ((h.encoding & wire::kAsksWritten) != 0) return 1;
+    }
+    return h.kind == wire::Kind::kPush ? layout.pushed_bytes() : layout.value_bytes();
+}
+
 /// What a request waits for: it is in the queue of that, and in no other one.
 enum class Wait : uint8_t {
     kNothing,    ///< it is being looked at, or has been replied to
@@ -138,6 +154,8 @@ struct KeptRequest : Request {
         ShardTable* table = nullptr;  ///< must outlive the write
         bool is_replied = false;      ///< its worker gets a reply, not an immediate
         uint64_t shown = 0;           ///< the last closed iteration when the values were read
+        Block scanned = {};           ///< scan: where `room` is
+        std::vector<std::byte> reply = {};  ///< scan: the body of its reply
     } writing;
 };
 

@@ -15,6 +15,7 @@
 
 #include "lib/base/result.h"
 #include "lib/worker/calls/call_rows.h"
+#include "lib/store/memory.h"
 #include "lib/worker/calls/slots.h"
 
 namespace weir {
@@ -42,6 +43,7 @@ struct Call {
     uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
     Status status;                         ///< the first error of its requests
     std::vector<std::byte> body;           ///< of the manager's or a shard's reply
+    Block memory;                          ///< scan: what the shard has written to
     uint64_t shown = ~uint64_t{0};         ///< pull: the oldest iteration that a shard showed
     uint64_t task = 0;                     ///< its number in the task graph; 0: it has none
     /// Its deadline has come. Nothing more of it is sent, and it ends once no server reaches the

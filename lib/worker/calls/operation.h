@@ -48,7 +48,8 @@ struct Operation {
     size_t out_row_bytes = 0;           ///< what each key gets; of a push that wants nothing 0
     CallOptions options;
     PushArguments arguments = nullptr;
-    bool asks_written = false;  ///< a pull: which keys were ever pushed
+    bool asks_written = false;    ///< a pull: which keys were ever pushed
+    bool has_whole_rows = false;  ///< values are rows as they are stored, with the state
     bool follows_part = false;  ///< a pull of the iteration in which the operation before it pushes
     /// Makes `values`, or takes `out`, of the rows of a batch; null: these are the caller's own.
     std::shared_ptr<CallRows> rows = nullptr;

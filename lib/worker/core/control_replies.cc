@@ -21,6 +21,14 @@ Result<std::vector<std::byte>> Control::take_body(CallId id) {
     return body;
 }
 
+Result<Control::Scanned> Control::take_scan(CallId id) {
+    Call* const call = calls_.find(id);
+    Scanned scanned;
+    if (call != nullptr) scanned = {std::move(call->body), std::move(call->memory)};
+    WEIR_TRY(calls_.take(id));
+    return scanned;
+}
+
 template <class Message>
 Result<Message> Control::take_message(CallId id, const char* malformed) {
     WEIR_ASSIGN(const std::vector<std::byte> body, take_body(id));

@@ -104,8 +104,10 @@ void IncomingReplies::succeeded(ClientRequest& request, const wire::Frame& frame
         case Kind::kDropTable: return note_dropped(frame);
         default: break;
     }
-    if (Call* const call = calls_.find(request.call))
+    if (Call* const call = calls_.find(request.call)) {
         call->body.assign(frame.values.begin(), frame.values.end());
+        if (content.is_scan()) call->memory = std::move(request.attempt.out_copy);
+    }
     const bool has_left = content.kind == Kind::kLeave && request.peer == Peers::kManager;
     if (!has_left || !standing_.is_ready()) return;
     standing_.leave();

@@ -43,11 +43,33 @@ Status check_size(const Operation& operation, size_t given, size_t row_bytes, co
     const uint64_t count = operation.count();
     if (given == count * row_bytes) return {};
     const TableSchema& schema = operation.table->schema;
+    if (operation.has_whole_rows) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': {} rows have {} bytes, {} of values and {} of state "
+                                 "each; got {}",
+                                 schema.name, count, count * row_bytes, operation.table->row_bytes,
+                                 operation.table->state_bytes, given));
+    }
     const size_t value_bytes = operation.asks_written ? 1 : size_of(schema.value_type);
     return Error(Errc::kInvalidArgument,
                  fmt::format("table '{}': {} keys need {} {}, {} each; got {}", schema.name, count,
                              count * (row_bytes / value_bytes), what, row_bytes / value_bytes,
                              given / value_bytes));
+}
+
+/// Of whole rows, only the values: the state is the rule's own.
+bool has_finite_values(const Operation& operation) {
+    const ValueType type = operation.table->schema.value_type;
+    const auto are_finite = [&](const std::byte* values, size_t bytes) {
+        return all_finite(type, values, bytes / size_of(type));
+    };
+    if (!operation.has_whole_rows)
+        return are_finite(operation.values.data(), operation.values.size());
+    const size_t row_bytes = operation.row_bytes;
+    for (size_t at = 0; at + row_bytes <= operation.values.size(); at += row_bytes) {
+        if (!are_finite(operation.values.data() + at, operation.table->row_bytes)) return false;
+    }
+    return true;
 }
 
 }  // namespace
@@ -87,8 +109,7 @@ Status Operations::check_values(const Operation& operation) const {
     if (operation.rows != nullptr) operation.rows->begin();
     const TableSchema& schema = operation.table->schema;
     if (operation.is_push() && !schema.allow_not_finite && is_floating(schema.value_type) &&
-        !all_finite(schema.value_type, operation.values.data(),
-                    operation.values.size() / size_of(schema.value_type))) {
+        !has_finite_values(operation)) {
         return Error(Errc::kNotFinite,
                      fmt::format("table '{}': the values to push have a NaN or an infinity; push "
                                  "finite values, or create the table with allow_not_finite",
@@ -109,6 +130,13 @@ Status Operations::check_shape(const Operation& operation) const {
                                  schema.name));
     }
     if (operation.by_range) WEIR_TRY(check_range(*operation.table, operation.range));
+    if (operation.has_whole_rows && operation.is_push() &&
+        (operation.options.iteration || operation.arguments != nullptr)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': a push of whole rows runs no rule: it takes no "
+                                 "iteration and no arguments",
+                                 schema.name));
+    }
     if (operation.asks_written && operation.table->positions.is_dense()) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': it is dense, so all its keys have rows from the "

@@ -182,8 +182,9 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     const View& view = peers_.view();
     if (operation.by_range) return Route::make(operation.range, view, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
-    // each has its own route.
-    const uint32_t variant = operation.table->schema.id * 4 + (operation.is_push()      ? 1
+    // each has its own route; so have whole rows.
+    const uint32_t variant = operation.table->schema.id * 4 + (operation.has_whole_rows ? 3
+                                                               : operation.is_push()    ? 1
                                                                : operation.asks_written ? 2
                                                                                         : 0);
     const ListId id = list_id(operation.keys);
@@ -269,6 +270,7 @@ void Operations::fill(Content& content, const Operation& operation) {
     content.iteration = operation.options.iteration.value_or(0);
     content.positions = operation.table->positions;
     if (operation.arguments != nullptr) content.arguments = operation.arguments;
+    content.has_whole_rows = operation.has_whole_rows;
     if (!operation.is_push()) return;
     if (table >= times_.size()) times_.resize(table + 1);
     content.place.time = ++times_[table];

@@ -13,6 +13,7 @@ Content Content::without_keys() const {
     Content bare;
     bare.kind = kind;
     bare.value_type = value_type;
+    bare.has_whole_rows = has_whole_rows;
     bare.is_part = is_part;
     bare.part_status = part_status;
     bare.table = table;

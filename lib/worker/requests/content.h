@@ -29,16 +29,17 @@ using PushArguments = std::shared_ptr<const std::vector<std::byte>>;
 struct Content {
     wire::Kind kind = wire::Kind::kPush;
     uint8_t value_type = 0;
-    bool is_range = false;      ///< keys first .. first + count - 1; else a list
-    bool is_part = false;       ///< push: of an iteration, in which every worker pushes
-    bool asks_written = false;  ///< pull: which keys were ever pushed, and not what they are
+    bool is_range = false;        ///< keys first .. first + count - 1; else a list
+    bool is_part = false;         ///< push: of an iteration, in which every worker pushes
+    bool asks_written = false;    ///< pull: which keys were ever pushed, and not what they are
+    bool has_whole_rows = false;  ///< wire::kWholeRows
     /// Not kOk: the worker cannot send this part, which then has no keys.
     Errc part_status = Errc::kOk;
     uint32_t table = 0;
     uint32_t epoch = 0;      ///< of the view by which it was cut, the low half
     uint32_t row_bytes = 0;  ///< push: of one key's values, as they travel
-    uint32_t out_row_bytes =
-        0;               ///< of what one key's pull brings; 0: it is no pull, and wants no values
+    /// Of what one key's pull brings; 0: it is no pull, and wants no values. Scan: of the memory for all rows.
+    uint32_t out_row_bytes = 0;
     uint32_t count = 0;  ///< of keys
     uint32_t parts = 0;  ///< is_part: requests that make up this worker's part at the shard
     uint64_t iteration = 0;  ///< 0: none
@@ -60,6 +61,8 @@ struct Content {
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
 
     [[nodiscard]] bool is_pull() const noexcept { return kind == wire::Kind::kPull; }
+
+    [[nodiscard]] bool is_scan() const noexcept { return kind == wire::Kind::kScan; }
 
     /// A push or pull: it has keys, and is cut again when they move.
     [[nodiscard]] bool is_piece() const noexcept { return wire::is_request(kind); }

@@ -6,6 +6,7 @@
 
 #include "lib/base/check.h"
 #include "lib/key/key_list.h"
+#include "lib/wire/scan_message.h"
 
 namespace weir {
 
@@ -40,6 +41,7 @@ void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header
     if (content.arguments != nullptr) header.encoding |= wire::kHasArguments;
     if (content.is_push() && content.has_out()) header.encoding |= wire::kWantsValues;
     if (content.asks_written) header.encoding |= wire::kAsksWritten;
+    if (content.has_whole_rows) header.encoding |= wire::kWholeRows;
     header.table = content.table;
     header.time = static_cast<uint32_t>(content.place.time);
     header.count = content.count;
@@ -54,6 +56,21 @@ void Encoder::encode_control(uint64_t id, const Content& content, EncodedFrame& 
     WEIR_CHECK(!content.is_piece());
     begin_header(id, content, frame.header);
     frame.add(content.body);
+}
+
+bool Encoder::encode_scan(uint64_t id, ClientRequest& request, const Peer& peer,
+                          EncodedFrame& frame) {
+    const Content& content = request.content();
+    Attempt& attempt = request.attempt;
+    WEIR_CHECK(content.is_scan() && attempt.out_copy && peer.is_open());
+    begin_header(id, content, frame.header);
+    const std::span<const std::byte> memory{attempt.out_copy.data(), content.out_row_bytes};
+    if (!expose(peer, memory, frame.values_at_)) return false;
+    attempt.form = wire::kValuesRemote;
+    attempt.has_out_remote = true;
+    frame.add(std::as_bytes(std::span(&frame.values_at_, 1)));
+    frame.add(std::span(content.body).subspan(ScanMessage::kMemoryBytes));
+    return true;
 }
 
 Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer& peer,

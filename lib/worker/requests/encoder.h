@@ -80,8 +80,12 @@ public:
 
     [[nodiscard]] size_t message_bytes_max() const noexcept { return message_bytes_max_; }
 
-    /// What is neither push nor pull.
+    /// What is neither push, pull nor scan.
     static void encode_control(uint64_t id, const Content& content, EncodedFrame& frame);
+    /// A scan, for a peer that is open, of whose attempt `values_copy` is the memory for the rows.
+    /// False: the connection is broken.
+    [[nodiscard]] bool encode_scan(uint64_t id, ClientRequest& request, const Peer& peer,
+                                   EncodedFrame& frame);
 
 private:
     /// How pushed values travel, or what is pulled.

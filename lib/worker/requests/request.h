@@ -24,7 +24,7 @@ struct Attempt {
     uint32_t send_number = 0;        ///< of an ordered push in its PieceOrder
     Block keys_copy;                 ///< registered copies of what the caller did not register
     Block values_copy;               ///< the same, of a push
-    Block out_copy;                  ///< where the shard writes what the caller did not register
+    Block out_copy;                  ///< where the shard writes what the caller did not register, or what a scan finds
 
     [[nodiscard]] bool has_keys_known() const noexcept { return (form & wire::kKeysKnown) != 0; }
 
@@ -96,7 +96,7 @@ public:
 
     /// A connection closed while it awaited the reply.
     void doubt() noexcept {
-        WEIR_CHECK(state_ == State::kSent && content_.is_piece());
+        WEIR_CHECK(state_ == State::kSent && (content_.is_piece() || content_.is_scan()));
         is_in_doubt_ = true;
     }
 

@@ -275,6 +275,10 @@ Sender::Outcome Sender::post(uint64_t id, ClientRequest& request, Peer& peer, Ca
     }
     if (request.content().is_piece()) return send_piece(id, request, peer, *call);
     EncodedFrame frame;
+    if (request.content().is_scan()) {
+        if (!encoder_.encode_scan(id, request, peer, frame)) return Outcome::kWait;
+        return send(request, peer, *call, frame);
+    }
     Encoder::encode_control(id, request.content(), frame);
     if (request.peer != Peers::kManager) return send(request, peer, *call, frame);
     peers_.link().send(frame.header, request.content().body);
