@@ -82,7 +82,8 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
                       CallOptions options, std::vector<Operation>& operations) {
     const TableInfo& table = *item.table;
     options.arguments = item.arguments;
-    const bool is_push = item.kind == Item::Kind::kPush || item.kind == Item::Kind::kPushPull;
+    const bool is_push = item.kind != Item::Kind::kPull && item.kind != Item::Kind::kPullRows &&
+                         item.kind != Item::Kind::kContains;
     const bool is_both = item.kind == Item::Kind::kPushPull;
     if (is_both) WEIR_TRY(check_apart(item));
     Operation operation;
@@ -93,14 +94,18 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
     operation.keys = item.keys;
     operation.options = options;
     operation.asks_written = item.kind == Item::Kind::kContains;
+    operation.has_whole_rows =
+        item.kind == Item::Kind::kPushRows || item.kind == Item::Kind::kPullRows;
+    const size_t state_bytes = operation.has_whole_rows ? table.state_bytes : 0;
     Operation pull = operation;  // of the iteration, if there is one
     if (is_push) {
         operation.values = item.values;
-        operation.row_bytes = table.pushed_row_bytes;
+        operation.row_bytes =
+            operation.has_whole_rows ? table.row_bytes + state_bytes : table.pushed_row_bytes;
     }
     if (!is_push || (is_both && !options.iteration)) {
         operation.out = item.out;
-        operation.out_row_bytes = operation.asks_written ? 1 : table.row_bytes;
+        operation.out_row_bytes = operation.asks_written ? 1 : table.row_bytes + state_bytes;
     }
     if (item.batch != nullptr) WEIR_TRY(use_batch(state, *item.batch, operation));
     operations.push_back(std::move(operation));

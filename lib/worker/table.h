@@ -263,14 +263,16 @@ public:
     ///
     /// Shape:   out.size() == keys.size() * row_bytes(), row per key
     Task pull_rows(KeySpan keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
-        return task(access::pull_rows(*state_, *info_, keys.span(), out.span(),
-                                      access_options(options)));
+        access::Item item = item_of(access::Item::Kind::kPullRows, keys);
+        item.out = out.span();
+        return start(item, options);
     }
 
     /// The same for all keys of a range of a dense table.
     Task pull_rows(KeyRange keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
-        return task(
-            access::pull_rows(*state_, *info_, keys, out.span(), access_options(options)));
+        access::Item item = item_of(access::Item::Kind::kPullRows, keys);
+        item.out = out.span();
+        return start(item, options);
     }
 
     /// Starts a push that puts `rows`, as pull_rows() brings them, in the place of what is there. The rule
@@ -278,14 +280,16 @@ public:
     ///
     /// Errors:  as push(); kInvalidArgument with an iteration, or with arguments of the rule
     Task push_rows(KeySpan keys, ValueSpan<const std::byte> rows, const PushOptions& options = {}) {
-        return task(access::push_rows(*state_, *info_, keys.span(), rows.span(),
-                                      access_options(options)));
+        access::Item item = item_of(access::Item::Kind::kPushRows, keys);
+        item.values = rows.span();
+        return start(item, options);
     }
 
     /// The same for all keys of a range of a dense table.
     Task push_rows(KeyRange keys, ValueSpan<const std::byte> rows, const PushOptions& options = {}) {
-        return task(
-            access::push_rows(*state_, *info_, keys, rows.span(), access_options(options)));
+        access::Item item = item_of(access::Item::Kind::kPushRows, keys);
+        item.values = rows.span();
+        return start(item, options);
     }
 
     /// Reads out the table, piece by piece; Scan says how.

@@ -65,8 +65,16 @@ void DenseScan::pull(Place& place, uint64_t now_ns, uint64_t deadline_ns) {
     CallOptions options;
     options.deadline_ns = deadline_ns;
     place.call.asked_ns = now_ns;
-    place.call.id = has_state_ ? core_.pull_rows(table_, place.keys, memory_of(place), options)
-                               : core_.pull(table_, place.keys, memory_of(place), options);
+    Operation pull;
+    pull.table = &table_;
+    pull.kind = wire::Kind::kPull;
+    pull.by_range = true;
+    pull.range = place.keys;
+    pull.out = memory_of(place);
+    pull.out_row_bytes = row_bytes_;
+    pull.options = options;
+    pull.has_whole_rows = has_state_;
+    place.call.id = core_.start({pull});
     place.is_asked = true;
 }
 
