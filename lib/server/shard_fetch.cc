@@ -36,8 +36,11 @@ void Shard::keep_keys(Request& request) {
 /// range that does not lie side by side.
 bool Shard::map_bytes(Request& request) {
     const wire::FrameHeader& h = request.header;
+    const RowLayout& layout = tables_[h.table]->rows->row_layout();
     const bool asks_written = (h.encoding & wire::kAsksWritten) != 0;
-    const size_t value_bytes = asks_written ? 1 : size_of(static_cast<ValueType>(h.value_type));
+    const size_t value_bytes = asks_written               ? 1
+                               : h.kind == Kind::kPush ? size_of(layout.pushed_type)
+                                                       : size_of(layout.value_type);
     if ((h.flags & wire::kKeysRemote) != 0 && request.keys_at.length_bytes > 0) {
         const std::byte* const keys = map(request.connection, request.keys_at, sizeof(uint64_t),
                                           transport::Access::kRemoteRead);

@@ -13,7 +13,7 @@
 namespace weir {
 
 /// Copies the first `bytes` of each row of `view` to `out`, one after the other; kNoRow copies
-/// `missing`. `bytes` is a multiple of 4. `view` must have a row if one of `rows` is not kNoRow.
+/// `missing`. `view` must have a row if one of `rows` is not kNoRow.
 void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                const std::byte* missing, std::byte* out) noexcept;
 

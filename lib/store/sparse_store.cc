@@ -242,9 +242,8 @@ void SparseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noe
 }
 
 void SparseStore::pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept {
-    const size_t bytes = rows_.initial().size() - values_bytes_;
-    if (bytes == 0) return;
-    copy_rows(rows_.view(values_bytes_), rows, bytes, rows_.initial().data() + values_bytes_, out);
+    if (state_bytes() == 0) return;
+    copy_rows(rows_.view(state_at_), rows, state_bytes(), rows_.initial().data() + state_at_, out);
 }
 
 void SparseStore::pull_run(uint32_t first, size_t row_count, std::byte* out) const noexcept {
@@ -252,22 +251,20 @@ void SparseStore::pull_run(uint32_t first, size_t row_count, std::byte* out) con
 }
 
 void SparseStore::pull_state_run(uint32_t first, size_t row_count, std::byte* out) const noexcept {
-    const size_t bytes = rows_.initial().size() - values_bytes_;
-    if (bytes != 0) copy_run(rows_.view(values_bytes_), first, row_count, bytes, out);
+    if (state_bytes() != 0) copy_run(rows_.view(state_at_), first, row_count, state_bytes(), out);
 }
 
 void SparseStore::put(std::span<const uint32_t> rows, const std::byte* values,
                       const std::byte* state) noexcept {
-    const size_t state_bytes = rows_.initial().size() - values_bytes_;
     put_rows(rows_.view(), rows, values_bytes_, values);
-    if (state_bytes != 0) put_rows(rows_.view(values_bytes_), rows, state_bytes, state);
+    if (state_bytes() != 0) put_rows(rows_.view(state_at_), rows, state_bytes(), state);
 }
 
 std::unique_ptr<KeptRows> SparseStore::keep_rows() const {
     auto kept = std::make_unique<KeptRows>(
         KeptRows::Layout{.row_end = static_cast<uint32_t>(index_.next_row()),
                          .value_bytes = values_bytes_,
-                         .state_bytes = rows_.initial().size() - values_bytes_});
+                         .state_bytes = state_bytes()});
     free_.for_each([&](uint32_t row) { kept->leave_out(row, 1); });
     for (const RowStore::Run run : given_back_)
         kept->leave_out(run.first_row, run.row_count);

@@ -21,22 +21,24 @@
 
 namespace weir {
 
-/// A row is `width` values, then their rule state, and keeps its number. Rows are numbered in the
+/// A row is `width` values, then, where it is aligned, their rule state, and keeps its number. Rows are numbered in the
 /// order in which their keys came, but the numbers of dropped rows are used first.
 ///
 /// Thread: owning shard
 class SparseStore {
 public:
-    /// `initial_row` is what a key that was never written reads as: values, then state; its values do
-    /// not count if `initial_rows` are random.
+    /// `initial_row` is what a key that was never written reads as: values, then from `state_at` on the
+    /// state; its values do not count if `initial_rows` are random.
     /// `expected_keys` are those of this shard.
     /// `secret_seed` is that of its KeyIndex. `keeps_keys`: by row, from the start, so that
     /// find_keys() never walks.
     SparseStore(Memory& memory, const InitialRows& initial_rows,
-                std::span<const std::byte> initial_row, size_t values_bytes, size_t expected_keys,
+                std::span<const std::byte> initial_row, size_t values_bytes, size_t state_at,
+                size_t expected_keys,
                 std::optional<uint64_t> secret_seed, bool keeps_keys)
         : initial_rows_(initial_rows),
           values_bytes_(values_bytes),
+          state_at_(state_at),
           expected_keys_(expected_keys),
           index_(memory, {.expected_keys = expected_keys, .seed = secret_seed}),
           rows_(memory, initial_row),
@@ -114,7 +116,7 @@ public:
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
-        return {rows_.view(), rows_.view(values_bytes_), width, {this, &kept_keys}};
+        return {rows_.view(), rows_.view(state_at_), width, {this, &kept_keys}};
     }
 
     [[nodiscard]] size_t row_count() const noexcept { return index_.size(); }
@@ -126,6 +128,8 @@ public:
 private:
     void make_keys(Memory& memory);
     static void kept_keys(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
+    [[nodiscard]] size_t state_bytes() const noexcept { return rows_.initial().size() - state_at_; }
+
     [[nodiscard]] bool remember_keys(Memory& memory);
     [[nodiscard]] bool remember_some_keys(Memory& memory);
 
@@ -152,6 +156,7 @@ private:
 
     InitialRows initial_rows_;
     size_t values_bytes_;
+    size_t state_at_;  ///< in a row
     size_t expected_keys_;
     KeyIndex index_;
     RowStore rows_;

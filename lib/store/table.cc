@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/random.h"
+#include "lib/key/narrow_values.h"
 #include "lib/store/rules/rule_registry.h"
 
 namespace weir {
@@ -14,6 +16,11 @@ namespace {
 /// `count` times `value`, as bytes of `type`.
 std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
     std::vector<std::byte> bytes(count * size_of(type));
+    if (is_narrow(type)) {
+        const std::vector<float> values(count, static_cast<float>(value));
+        narrow_to_nearest(type, values, bytes.data());
+        return bytes;
+    }
     with_value_type(type, [&]<class T>() {
         auto* values = reinterpret_cast<T*>(bytes.data());
         std::fill_n(values, count, static_cast<T>(value));
@@ -37,21 +44,23 @@ Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
                                                      KnownLists& lists,
                                                      std::optional<uint64_t> secret_seed) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
-    std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
+    std::unique_ptr<TableShard> table(
+        new TableShard(schema, owned, *rule, memory, lists, secret_seed));
     WEIR_TRY(table->make_store(memory, *rule, owned, secret_seed));
     if (schema.max_delay > 0) WEIR_TRY(table->reserve_window(owned));
     return table;
 }
 
 TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-                       Memory& memory, KnownLists& lists)
+                       Memory& memory, KnownLists& lists, std::optional<uint64_t> secret_seed)
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
       layout_(rule.layout(schema.value_type, schema.width)),
       combine_(schema.combine.value_or(rule.combine)),
       initial_rows_(schema.initial_value, schema.value_type, schema.width),
-      rule_(rule, layout_, schema.parameters, schema.name),
+      rule_(rule, layout_, schema.rounding, schema.parameters, schema.name,
+            secret_seed ? std::optional(mix64(*secret_seed + schema.id)) : std::nullopt),
       pulled_row_bytes_(layout_.value_bytes()),
       pushed_row_bytes_(layout_.pushed_bytes()),
       owned_(owned),
@@ -62,22 +71,26 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
 
 Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                               std::optional<uint64_t> secret_seed) {
-    const ValueType type = schema_.value_type;
+    const ValueType of_state = layout_.pushed_type;
     const double constant = schema_.initial_value.is_random() ? 0 : schema_.initial_value.first;
-    auto initial = repeated(constant, type, schema_.width);
-    auto state = rule.initial_state ? repeated(rule.initial_state(schema_.parameters), type,
-                                               layout_.state_bytes / size_of(type))
+    auto initial = repeated(constant, schema_.value_type, schema_.width);
+    auto state = rule.initial_state ? repeated(rule.initial_state(schema_.parameters), of_state,
+                                               layout_.state_bytes / size_of(of_state))
                                     : std::vector<std::byte>(layout_.state_bytes);
     if (rule.fill_state)
-        rule.fill_state(state.data(), layout_.pushed_type, schema_.width, schema_.parameters);
+        rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
                                       initial, state);
         if (!dense) return std::move(dense).error();
         store_.emplace(std::move(*dense));
     } else {
+        if (!state.empty())  // it is aligned, also behind an odd number of narrow values
+            initial.resize((initial.size() + size_of(of_state) - 1) / size_of(of_state) *
+                           size_of(of_state));
+        const size_t state_at = initial.size();
         initial.insert(initial.end(), state.begin(), state.end());
-        store_.emplace(SparseStore(memory, initial_rows_, initial, pulled_row_bytes_,
+        store_.emplace(SparseStore(memory, initial_rows_, initial, pulled_row_bytes_, state_at,
                                    share_of(schema_.key_count, owned), secret_seed,
                                    rule.wants_keys));
     }
@@ -110,7 +123,7 @@ Status TableShard::check_pushed(uint64_t key_count, std::span<const std::byte> p
                        fmt::format("a push to {} keys brings {} bytes; it must bring {} per key",
                                    key_count, pushed.size(), pushed_row_bytes_));
     }
-    if (reinterpret_cast<uintptr_t>(pushed.data()) % size_of(schema_.value_type) != 0)
+    if (reinterpret_cast<uintptr_t>(pushed.data()) % size_of(layout_.pushed_type) != 0)
         return refused(Errc::kInvalidArgument, "pushed values must be aligned as their type asks");
     return {};
 }

@@ -93,7 +93,7 @@ public:
     /// max_delay takes the memory of its aggregates at once, for as many keys as it has or is to
     /// expect, so that its window cannot fail later; hold() takes more. Other tables take it when
     /// they need it.
-    /// `secret_seed` spreads the keys of a sparse table; none: drawn at random.
+    /// `secret_seed` spreads the keys of a sparse table, and is that of what rules draw; none: drawn at random.
     /// Errors: those of check_schema(); Errc::kNoMemory
     /// Rows are filled by fill_some().
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
@@ -332,7 +332,7 @@ private:
     static constexpr size_t kBlockKeys = 16384;
 
     TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-               Memory& memory, KnownLists& lists);
+               Memory& memory, KnownLists& lists, std::optional<uint64_t> secret_seed);
     [[nodiscard]] Status make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                                     std::optional<uint64_t> secret_seed);
 

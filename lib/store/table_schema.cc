@@ -16,6 +16,10 @@ std::string_view name_of(Layout layout) {
     return layout == Layout::kDense ? "dense" : "sparse";
 }
 
+std::string_view name_of(Rounding rounding) {
+    return rounding == Rounding::kNearest ? "to the nearest" : "stochastic";
+}
+
 Error refused(const TableSchema& schema, std::string_view why) {
     return Error(Errc::kInvalidArgument, fmt::format("table '{}': {}", schema.name, why));
 }
@@ -92,7 +96,10 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     if (!is_valid(schema.value_type))
         return refused(schema,
                        "the value type must be one of float32, float64, int32, int64, "
-                       "uint32, uint64");
+                       "uint32, uint64, bfloat16, float16");
+    if (schema.rounding != Rounding::kNearest && !is_narrow(schema.value_type))
+        return refused(schema, fmt::format("values of type {} are not rounded; leave rounding out",
+                                           to_string(schema.value_type)));
     if (schema.width == 0 || schema.width > TableSchema::kWidthMax)
         return refused(schema, fmt::format("the width is {}; it must be 1 to {}", schema.width,
                                            TableSchema::kWidthMax));
@@ -161,6 +168,8 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
     if (is.initial_value != wanted.initial_value)
         return differs("initial_value", to_string(is.initial_value),
                        to_string(wanted.initial_value));
+    if (is.rounding != wanted.rounding)
+        return differs("rounding", name_of(is.rounding), name_of(wanted.rounding));
     if (is.allow_not_finite != wanted.allow_not_finite)
         return differs("allow_not_finite", is.allow_not_finite, wanted.allow_not_finite);
     if (is.max_delay != wanted.max_delay)

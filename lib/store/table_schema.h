@@ -38,6 +38,7 @@ struct TableSchema {
     uint32_t rule_version = 0;     ///< of the rule where the table was made; RuleEntry::version
     uint64_t rule_hash = 0;        ///< and its RuleEntry::hash(); 0: unknown, with that
     RuleParameters parameters{};   ///< of the rule
+    Rounding rounding = Rounding::kNearest;  ///< of narrow values
     InitialValue initial_value{};  ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
     uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest

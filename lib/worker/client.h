@@ -56,7 +56,7 @@ inline constexpr std::chrono::nanoseconds kLongDeadline = std::chrono::hours(24 
 
 template <Value T>
 class Table;
-template <Value T>
+template <KeptValue T>
 class Buffer;
 class Pulling;
 class Pushing;
@@ -221,6 +221,15 @@ struct TableOptions {
     std::optional<Combine> combine = std::nullopt;
     /// What a key that was never pushed reads as: a number, weir::uniform() or weir::normal().
     InitialValue initial_value{};
+    /// kBFloat16 or kFloat16: the servers keep the values of a table of float in 16 bits each, which halves
+    /// the memory and what a pull sends. Pushes bring floats, and sums, rules and their state are float as
+    /// ever; pulls and scans give floats, Table::pull_narrow what is kept. Float16 becomes infinite
+    /// above 65504.
+    std::optional<ValueType> store_as = std::nullopt;
+    /// How such values are rounded when a rule has changed them. Without it, as the rule says: rules that
+    /// add small steps round stochastically (add, prox_l1, sgd and the rules behind it but ftrl), others,
+    /// which make the value anew, to the nearest.
+    std::optional<Rounding> rounding = std::nullopt;
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
     /// By how many iterations a worker may be ahead of the slowest one (bounded delay). The
     /// servers take parts of max_delay + 1 iterations at once, and need memory for the sum of
@@ -357,7 +366,7 @@ public:
 
     /// Allocates `count` zeroed values in registered memory.
     /// Errors: kNoMemory
-    template <Value T>
+    template <KeptValue T>
     [[nodiscard]] Result<Buffer<T>> make_buffer(size_t count);
     /// Registers memory of the caller, which must outlive the Registration.
     /// Errors: kNoMemory with the ulimit to set

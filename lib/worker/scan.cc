@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <pthread.h>
 
+#include "lib/key/narrow_values.h"
 #include "lib/worker/client_state.h"
 #include "lib/worker/scan/dense_scan.h"
 #include "lib/worker/scan/sparse_scan.h"
@@ -143,9 +144,16 @@ Status TableScan::fetch() {
     (void)source_->ask(clock.now_ns(), deadline_ns_);
     range_ = rows.range;
     keys_ = rows.keys;
-    values_ = rows.values;
+    values_ = is_narrow(info_->schema.value_type) ? widened(rows.values) : rows.values;
     row_state_ = rows.state;
     return {};
+}
+
+std::span<const std::byte> TableScan::widened(std::span<const std::byte> kept) {
+    const ValueType type = info_->schema.value_type;
+    widened_.resize(kept.size() / size_of(type));
+    widen(type, kept, widened_.data());
+    return std::as_bytes(std::span(widened_));
 }
 
 std::span<const uint64_t> TableScan::keys() {

@@ -67,6 +67,7 @@ private:
     [[nodiscard]] Status begin();
     [[nodiscard]] Status fetch();
     void forget_piece() noexcept;
+    [[nodiscard]] std::span<const std::byte> widened(std::span<const std::byte> kept);
 
     std::shared_ptr<ClientState> state_;
     std::shared_ptr<const TableInfo> info_;
@@ -80,6 +81,7 @@ private:
     std::span<const std::byte> values_;
     std::span<const std::byte> row_state_;
     std::vector<uint64_t> range_keys_;  // those of range_, once they were asked for
+    std::vector<float> widened_;         // values that are kept in 16 bits
     Status status_;
     mutable uint64_t refused_ = 0;  // atomic: the thread whose last next() found another one here
     mutable bool is_status_seen_ = false;  // since it is an error

@@ -41,7 +41,7 @@ Status check_batch_size(const TableInfo& table, const KeyBatch& batch, size_t gi
 /// Puts rows of the unique keys in the place of those of a batch.
 Status use_batch(const std::shared_ptr<ClientState>& state, KeyBatch& batch, Operation& operation) {
     const TableInfo& table = *operation.table;
-    const ValueType type = table.schema.value_type;
+    const ValueType type = operation.caller_type();
     const size_t out_value_bytes = operation.asks_written ? 1 : size_of(type);
     const bool gets_values = operation.out_row_bytes != 0;
     if (operation.is_push()) {
@@ -49,7 +49,7 @@ Status use_batch(const std::shared_ptr<ClientState>& state, KeyBatch& batch, Ope
                                   size_of(type)));
     }
     if (gets_values) {
-        WEIR_TRY(check_batch_size(table, batch, operation.out.size(), operation.out_row_bytes,
+        WEIR_TRY(check_batch_size(table, batch, operation.out.size(), operation.caller_row_bytes(),
                                   out_value_bytes));
     }
     operation.keys = batch.keys();
@@ -60,7 +60,7 @@ Status use_batch(const std::shared_ptr<ClientState>& state, KeyBatch& batch, Ope
                     call->push(operation.values, {rule->combine, type, operation.row_bytes}));
     }
     if (gets_values) {
-        WEIR_ASSIGN(operation.out, call->pull(operation.out, operation.out_row_bytes));
+        WEIR_ASSIGN(operation.out, call->pull(operation.out, operation.caller_row_bytes()));
     }
     operation.rows = call;
     return {};

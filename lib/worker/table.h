@@ -28,7 +28,7 @@ namespace weir {
 
 /// `size()` values in registered memory, from which large pushes and into which large pulls need
 /// no copy. It is a contiguous range, so it converts to std::span.
-template <Value T>
+template <KeptValue T>
 class Buffer {
 public:
     Buffer() = default;
@@ -121,6 +121,14 @@ struct PullOptions {
     std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
     std::vector<TaskId> after = {};        ///< as PushOptions::after
 };
+
+/// The values of a range, such as a vector, a span or a Buffer.
+template <class R>
+using NarrowOf = typename decltype(std::span(std::declval<R&>()))::element_type;
+
+/// std::vector<BFloat16>, std::span<Float16>, Buffer<BFloat16>, ...
+template <class R>
+concept NarrowRange = NarrowValue<NarrowOf<R>>;
 
 /// A handle of a table; cheap to copy. Keys are sorted and unique, in any contiguous range of
 /// 64-bit integers; KeyBatch makes such keys from others. Keys, values, and the memory that a
@@ -290,6 +298,26 @@ public:
         access::Item item = item_of(access::Item::Kind::kPushRows, keys);
         item.values = rows.span();
         return start(item, options);
+
+    /// pull() of what a table with TableOptions::store_as keeps, as it is: `out` is a range of BFloat16 or
+    /// of Float16. Into a registered one, such as a Buffer<BFloat16>, nothing is copied.
+    /// Errors:  also kTypeMismatch: the table keeps another type
+    template <NarrowRange Out>
+    Task pull_narrow(KeySpan keys, Out&& out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys.span(), bytes_of(std::forward<Out>(out)),
+                                 narrow_options<Out>(options)));
+    }
+
+    /// As for push().
+    template <NarrowRange Out>
+    Task pull_narrow(std::initializer_list<uint64_t> keys_or_range, Out&& out,
+                     const PullOptions& options = {}) = delete;
+
+    /// The same for all keys of a range of a dense table.
+    template <NarrowRange Out>
+    Task pull_narrow(KeyRange keys, Out&& out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys, bytes_of(std::forward<Out>(out)),
+                                 narrow_options<Out>(options)));
     }
 
     /// Reads out the table, piece by piece; Scan says how.
@@ -375,6 +403,18 @@ private:
     template <class Keys>
     Pulling pulling_of(Keys& keys, ValueSpan<T> out) {
         return {state_.get(), with(item_of(access::Item::Kind::kPull, keys), {}, out)};
+
+    template <class Out>
+    [[nodiscard]] static std::span<std::byte> bytes_of(Out&& out) noexcept {
+        const ValueSpan<NarrowOf<Out>> values(std::forward<Out>(out));
+        return std::as_writable_bytes(values.span());
+    }
+
+    template <class Out>
+    [[nodiscard]] static access::Options narrow_options(const PullOptions& options) noexcept {
+        access::Options given = access_options(options);
+        given.out_type = value_type_of<NarrowOf<Out>>();
+        return given;
     }
 
     /// Takes its reference to the state only now, when the requests are already on their way.
@@ -402,7 +442,7 @@ Result<Table<T>> Client::open_table(std::string_view name, uint32_t width,
     return Table<T>(state_, std::move(*info));
 }
 
-template <Value T>
+template <KeptValue T>
 Result<Buffer<T>> Client::make_buffer(size_t count) {
     auto memory = access::allocate(state_, count, sizeof(T));
     if (!memory) return std::move(memory).error();

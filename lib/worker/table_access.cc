@@ -16,7 +16,22 @@ namespace {
 
 CallOptions call_options(const access::Options& options) {
     return {options.iteration, access::deadline_ns_of(options.deadline), options.after,
-            options.arguments};
+            options.arguments, options.out_type};
+}
+
+/// Of a table whose values are made and pushed as `type`.
+Result<ValueType> kept_type(std::string_view name, ValueType type, const TableOptions& options) {
+    const ValueType kept = options.store_as.value_or(type);
+    const bool is_possible =
+        kept == type || (is_narrow(kept) && computed_type(kept) == type);
+    const std::string_view why = !is_possible ? "only those of float32 are, as bfloat16 or float16"
+                                 : !is_narrow(kept) && options.rounding
+                                     ? "they are not rounded; leave rounding out"
+                                     : "";
+    if (why.empty()) return kept;
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("table '{}': values of {} kept as {}: {}", name, to_string(type),
+                             to_string(kept), why));
 }
 
 }  // namespace
@@ -142,7 +157,7 @@ Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::str
     if (!turn) return turn.error();
     TableSchema wanted;
     wanted.name = name;
-    wanted.value_type = type;
+    WEIR_ASSIGN(wanted.value_type, kept_type(name, type, options));
     wanted.layout = options.layout;
     wanted.key_count = options.key_count;
     wanted.width = options.width;
@@ -158,6 +173,8 @@ Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::str
         if (wanted.combine == (*rule)->combine) wanted.combine.reset();
         wanted.rule_version = (*rule)->version;
         wanted.rule_hash = (*rule)->hash(wanted.parameters);
+        if (is_narrow(wanted.value_type))
+            wanted.rounding = options.rounding.value_or((*rule)->rounding);
     }
     WEIR_TRY(state.wait_for_tasks(after));
     const ClientCore::CallId call = state.core().create_table(wanted);
@@ -190,7 +207,7 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     }
     if (!info) return std::move(info).error();
     TableSchema wanted = info->schema;
-    wanted.value_type = type;
+    if (computed_type(wanted.value_type) != type) wanted.value_type = type;
     if (width != 0) wanted.width = width;
     WEIR_TRY(check_same(info->schema, wanted, state.core().rules()));
     return std::make_shared<const TableInfo>(std::move(*info));

@@ -61,6 +61,7 @@ struct Options {
     Nanoseconds deadline;
     std::span<const TaskId> after;
     std::span<const NamedNumber> arguments = {};
+    std::optional<ValueType> out_type = {};  ///< of a pull of values as they are kept
 };
 
 // These four start a call and return its id, for a Task; or kNoTurn.

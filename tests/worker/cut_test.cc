@@ -51,7 +51,10 @@ Content content_of(Callers& callers, wire::Kind kind, bool is_range, bool is_sca
     content.is_range = is_range;
     content.table = 3;
     if (kind == wire::Kind::kPush) content.row_bytes = kCutRowBytes;
-    if (kind == wire::Kind::kPull || gets_values) content.out_row_bytes = kCutRowBytes;
+    if (kind == wire::Kind::kPull || gets_values) {
+        content.out_row_bytes = kCutRowBytes;
+        content.caller_row_bytes = kCutRowBytes;
+    }
     content.count = static_cast<uint32_t>(callers.keys.size());
     content.positions = positions;
     content.place.time = 77;
@@ -95,8 +98,9 @@ TEST_SUITE("cut") {
             Callers callers(random, 1 + random.below(300), is_range, is_scattered);
             const PositionMap positions =
                 is_dense ? PositionMap::dense(kCutKeys) : PositionMap::sparse();
-            const Content whole =
+            Content whole =
                 content_of(callers, kind, is_range, is_scattered, positions, random.below(2) == 0);
+            if (whole.has_out() && random.below(2) == 0) whole.out_row_bytes /= 2;  // is widened
             std::multiset<uint64_t> seen;
             for (const Cut& one : cut(whole, was_sent, before)) {
                 CHECK(one.was_sent == was_sent);

@@ -24,7 +24,7 @@ ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/config.h", PLUGIN)  # what programs
 # What users read: the interface, as versions promise it to each other. All else that these include is in weir/detail/.
 PUBLIC = (
     *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/job/job.h",
-    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/value_type.h", "lib/store/rules/combine_as.h",
+    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/narrow_float.h", "lib/key/value_type.h", "lib/store/rules/combine_as.h",
     "lib/store/rules/rule.h", "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
     "lib/task/consistency.h", "lib/task/task_id.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
     "lib/worker/iterations.h", "lib/worker/job_event.h", "lib/worker/scan.h", "lib/worker/table.h",

@@ -34,11 +34,13 @@
 /// };
 /// ```
 /// A rule may also name its parameters, which are then checked before check() sees them; its arguments;
-/// and have a version, which its author raises with each change of what it does:
+/// have a version, which its author raises with each change of what it does; and say how narrow values
+/// are rounded in tables that do not say it:
 /// ```cpp
 ///     static constexpr std::array kParameters = {RuleParameter{.name = "rate"}};
 ///     static constexpr std::array kArguments = {RuleArgument{.name = "rate"}};
 ///     static constexpr uint32_t kVersion = 2;
+///     static constexpr Rounding kRounding = Rounding::kStochastic;  // of narrow values; else the nearest
 /// ```
 /// A server whose rule of the table's name has another version, or differs in what can be compared (all
 /// of the above but check(), update() and update_row()), cannot have the table.

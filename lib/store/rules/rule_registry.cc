@@ -41,7 +41,9 @@ RuleRegistry RuleRegistry::with_builtin_rules() {
 
 /// As a rule computes with it on values of a type.
 static double as_used(ValueType type, double value) noexcept {
-    return type == ValueType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+    return computed_type(type) == ValueType::kFloat32
+               ? static_cast<double>(static_cast<float>(value))
+               : value;
 }
 
 Status RuleEntry::check_parameters(const RuleParameters& given, ValueType type,

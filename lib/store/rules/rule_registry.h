@@ -30,6 +30,7 @@ struct RuleEntry {
     bool by_row = false;
     bool wants_keys = false;
     bool begins_at_zero = false;  ///< its state alone makes the values: others would be lost
+    Rounding rounding = Rounding::kNearest;  ///< of narrow values, unless a table says how
     std::span<const RuleParameter> parameters{};
     bool names_parameters = false;
     std::span<const RuleArgument> arguments{};
@@ -38,7 +39,7 @@ struct RuleEntry {
     /// Of a row, whose bytes are zero before. Empty, too: they stay so.
     std::function<void(std::byte* state, ValueType, uint32_t width, const RuleParameters&)>
         fill_state{};
-    std::array<RuleKernels, kValueTypeCount> kernels{};
+    std::array<RuleKernels, kComputedTypeCount> kernels{};
     uint32_t version = 0;  ///< that its author gives
     /// Only what a worker must know of a rule that runs on servers: no code. Nothing can be compared.
     bool is_described = false;
@@ -69,16 +70,16 @@ struct RuleEntry {
         return {.value_type = type,
                 .width = width,
                 .state_bytes = static_cast<uint32_t>(kernels_for(type).state_bytes(width)),
-                .pushed_type = type,
+                .pushed_type = computed_type(type),
                 .pushed_values = width * pushed_values};
     }
 
     [[nodiscard]] bool supports(ValueType type) const noexcept {
-        return is_valid(type) && kernels[static_cast<size_t>(type)].run != nullptr;
+        return is_valid(type) && kernels_for(type).run != nullptr;
     }
 
     [[nodiscard]] const RuleKernels& kernels_for(ValueType type) const noexcept {
-        return kernels[static_cast<size_t>(type)];
+        return kernels[static_cast<size_t>(computed_type(type))];
     }
 };
 
@@ -116,7 +117,8 @@ public:
             entry.parameters = R::kParameters;
             entry.names_parameters = true;
         }
-        for (size_t i = 0; i < kValueTypeCount; ++i) {
+        if constexpr (requires { R::kRounding; }) entry.rounding = R::kRounding;
+        for (size_t i = 0; i < kComputedTypeCount; ++i) {
             entry.kernels[i] = with_value_type(static_cast<ValueType>(i),
                                                []<class T>() { return kernels::make<R, T>(); });
         }

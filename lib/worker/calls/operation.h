@@ -32,6 +32,8 @@ struct CallOptions {
     std::span<const TaskId> after = {};
     /// Push: of the rule. Read before the call returns.
     std::span<const NamedNumber> arguments = {};
+    /// Pull: of the values in the caller's memory, as they are kept; nothing: as they are pushed.
+    std::optional<ValueType> out_type = {};
 };
 
 /// A push or pull of a key list or a key range. Keys and memory are the caller's. A call has one
@@ -58,6 +60,17 @@ struct Operation {
 
     [[nodiscard]] uint64_t count() const noexcept {
         return by_range ? range.key_count() : keys.size();
+    }
+
+    /// Of the values that the caller gives or gets.
+    [[nodiscard]] ValueType caller_type() const noexcept {
+        return options.out_type.value_or(computed_type(table->schema.value_type));
+    }
+
+    /// What a key gets in the caller's memory. What travels of it is `out_row_bytes`.
+    [[nodiscard]] size_t caller_row_bytes() const noexcept {
+        const bool is_as_kept = out_row_bytes == 0 || asks_written || has_whole_rows;
+        return is_as_kept ? out_row_bytes : table->schema.width * size_of(caller_type());
     }
 
     /// Whether it is this worker's part of an iteration.

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/key/narrow_values.h"
 #include "lib/wire/messages.h"
 #include "lib/worker/requests/transient.h"
 
@@ -152,15 +153,19 @@ void IncomingReplies::deliver(const ClientRequest& request, std::span<const std:
     const Call* const call = calls_.find(request.call);
     if (call == nullptr || call->has_ended()) return;  // too late: the caller has its memory back
     counters_.bytes_copied += values.size();
-    if (content.order.empty()) {
-        if (!values.empty()) std::memcpy(content.out.data(), values.data(), values.size());
-        return;
-    }
+    const auto put = [&](std::span<const std::byte> from, std::byte* to) {
+        if (content.widens()) {
+            const auto type = static_cast<ValueType>(content.value_type);
+            widen(type, from, reinterpret_cast<float*>(to));
+        } else if (!from.empty()) {
+            std::memcpy(to, from.data(), from.size());
+        }
+    };
+    if (content.order.empty()) return put(values, content.out.data());
     const size_t row_bytes = content.out_row_bytes;
-    const std::byte* from = values.data();
-    for (const uint32_t i : content.order) {
-        std::memcpy(content.out.data() + i * row_bytes, from, row_bytes);
-        from += row_bytes;
+    for (size_t k = 0; k < content.order.size(); ++k) {
+        put(values.subspan(k * row_bytes, row_bytes),
+            content.out.data() + size_t{content.order[k]} * content.caller_row_bytes);
     }
 }
 

@@ -50,7 +50,7 @@ Status check_size(const Operation& operation, size_t given, size_t row_bytes, co
                                  schema.name, count, count * row_bytes, operation.table->row_bytes,
                                  operation.table->state_bytes, given));
     }
-    const size_t value_bytes = operation.asks_written ? 1 : size_of(schema.value_type);
+    const size_t value_bytes = operation.asks_written ? 1 : size_of(operation.caller_type());
     return Error(Errc::kInvalidArgument,
                  fmt::format("table '{}': {} keys need {} {}, {} each; got {}", schema.name, count,
                              count * (row_bytes / value_bytes), what, row_bytes / value_bytes,
@@ -59,7 +59,8 @@ Status check_size(const Operation& operation, size_t given, size_t row_bytes, co
 
 /// Of whole rows, only the values: the state is the rule's own.
 bool has_finite_values(const Operation& operation) {
-    const ValueType type = operation.table->schema.value_type;
+    const ValueType type = operation.has_whole_rows ? operation.table->schema.value_type
+                                                    : operation.caller_type();
     const auto are_finite = [&](const std::byte* values, size_t bytes) {
         return all_finite(type, values, bytes / size_of(type));
     };
@@ -137,6 +138,14 @@ Status Operations::check_shape(const Operation& operation) const {
                                  "iteration and no arguments",
                                  schema.name));
     }
+    const ValueType type = operation.caller_type();
+    if (type != schema.value_type && type != computed_type(schema.value_type)) {
+        return Error(Errc::kTypeMismatch,
+                     fmt::format("table '{}': a pull of {}, but it keeps {}; pull what it keeps, or "
+                                 "{}",
+                                 schema.name, to_string(type), to_string(schema.value_type),
+                                 to_string(computed_type(schema.value_type))));
+    }
     if (operation.asks_written && operation.table->positions.is_dense()) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': it is dense, so all its keys have rows from the "
@@ -146,7 +155,7 @@ Status Operations::check_shape(const Operation& operation) const {
     if (operation.is_push())
         WEIR_TRY(check_size(operation, operation.values.size(), operation.row_bytes, "values"));
     if (operation.out_row_bytes == 0) return {};
-    return check_size(operation, operation.out.size(), operation.out_row_bytes,
+    return check_size(operation, operation.out.size(), operation.caller_row_bytes(),
                       operation.is_push() ? "values of room" : "values");
 }
 

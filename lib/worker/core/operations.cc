@@ -266,6 +266,7 @@ void Operations::fill(Content& content, const Operation& operation) {
     content.epoch = static_cast<uint32_t>(peers_.view().epoch());
     content.row_bytes = static_cast<uint32_t>(operation.row_bytes);
     content.out_row_bytes = static_cast<uint32_t>(operation.out_row_bytes);
+    content.caller_row_bytes = static_cast<uint32_t>(operation.caller_row_bytes());
     content.asks_written = operation.asks_written;
     content.iteration = operation.options.iteration.value_or(0);
     content.positions = operation.table->positions;
@@ -300,7 +301,7 @@ void Operations::fill(Content& content, const Operation& operation, Piece& piece
             operation.values.subspan(piece.begin * content.row_bytes, content.pushed_bytes());
     if (content.has_out())
         content.out =
-            operation.out.subspan(piece.begin * content.out_row_bytes, content.out_bytes());
+            operation.out.subspan(piece.begin * content.caller_row_bytes, content.caller_bytes());
 }
 
 void Operations::add_routed(CallId call_id, Call& call, const Operation& operation,

@@ -20,6 +20,7 @@ Content Content::without_keys() const {
     bare.epoch = epoch;
     bare.row_bytes = row_bytes;
     bare.out_row_bytes = out_row_bytes;
+    bare.caller_row_bytes = caller_row_bytes;
     bare.asks_written = asks_written;
     bare.parts = parts;
     bare.iteration = iteration;

@@ -22,7 +22,7 @@ void take_rows(const Content& from, size_t row, Content& content) {
     if (from.is_push())
         content.values = from.values.subspan(row * from.row_bytes, content.pushed_bytes());
     if (from.has_out())
-        content.out = from.out.subspan(row * from.out_row_bytes, content.out_bytes());
+        content.out = from.out.subspan(row * from.caller_row_bytes, content.caller_bytes());
 }
 
 std::vector<Cut> cut_range(const Content& from, SplitBy by, const View& view) {

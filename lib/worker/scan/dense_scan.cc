@@ -73,6 +73,7 @@ void DenseScan::pull(Place& place, uint64_t now_ns, uint64_t deadline_ns) {
     pull.out = memory_of(place);
     pull.out_row_bytes = row_bytes_;
     pull.options = options;
+    pull.options.out_type = table_.schema.value_type;  // TableScan widens them
     pull.has_whole_rows = has_state_;
     place.call.id = core_.start({pull});
     place.is_asked = true;

@@ -48,6 +48,10 @@ void HistoryWorkers::start() {
         rounds.rule = "rounds_by_row";
         rounds.width = RoundsByRow::kWidth;
     }
+    if (aside.below(2) == 0) {
+        NarrowCounts::make(aside.below(2) == 0 ? dense : sparse,
+                           aside.below(2) == 0 ? ValueType::kBFloat16 : ValueType::kFloat16);
+    }
     for (const TableSchema& schema : {dense, sparse, steps, rounds}) {
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
@@ -274,6 +278,11 @@ Operation HistoryWorkers::operation_of(Call& call, const CallOptions& options) {
         if (counted.is_by_row()) its.arguments = some_factor(factor);
         counted.begin_push(call.keys, call.values(count), factor);
         ++counts_.pushes;
+    } else {
+        const ValueType type = tables_[call.table].schema.value_type;
+        call.is_narrow = is_narrow(type) && call.keys.size() % 2 == 0;
+        if (call.is_narrow) its.out_type = type;
+        if (is_narrow(type)) ++counts_.narrow_pulls;
     }
     Operation operation = operation_of(tables_[call.table], call, count, its);
     if (!call.wants_values) return operation;
@@ -328,7 +337,8 @@ ClientCore::CallId HistoryWorkers::send(ClientCore& client, const TableInfo& tab
         return transfer.is_range ? client.push(table, transfer.range(), bytes, options)
                                  : client.push(table, transfer.keys, bytes, options);
     }
-    const auto bytes = std::as_writable_bytes(values);
+    auto bytes = std::as_writable_bytes(values);
+    if (options.out_type) bytes = bytes.first(transfer.keys.size() * table.row_bytes);
     return transfer.is_range ? client.pull(table, transfer.range(), bytes, options)
                              : client.pull(table, transfer.keys, bytes, options);
 }
@@ -384,8 +394,17 @@ void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) 
         }
         note_acknowledged(call);
     } else if (!is_given_up) {
-        counted.end_pull(call.keys, values, call.before);
+        note_pulled(call);
     }
+}
+
+void HistoryWorkers::note_pulled(Call& call) {
+    CountedTable& counted = counted_[call.table];
+    const auto values = call.values(call.keys.size() * counted.width());
+    if (!call.is_narrow) return counted.end_pull(call.keys, values, call.before);
+    const TableInfo& table = tables_[call.table];
+    const auto kept = std::as_bytes(values).first(call.keys.size() * table.row_bytes);
+    counted.end_pull(call.keys, NarrowCounts::widened(table.schema.value_type, kept), call.before);
 }
 
 void HistoryWorkers::let_throw() {
@@ -446,7 +465,12 @@ void HistoryWorkers::note_copies(const Shard& shard, PositionRange range, bool m
         if (schema.id >= shard.tables().size() || shard.tables()[schema.id] == nullptr) continue;
         for (const auto& [key, bytes] : rows_of(*shard.tables()[schema.id], range)) {
             std::vector<uint64_t> row(schema.width);
-            std::memcpy(row.data(), bytes.data(), row.size() * sizeof(uint64_t));
+            if (is_narrow(schema.value_type)) {
+                const auto kept = std::span(bytes).first(schema.width * size_of(schema.value_type));
+                row = NarrowCounts::widened(schema.value_type, kept);
+            } else {
+                std::memcpy(row.data(), bytes.data(), row.size() * sizeof(uint64_t));
+            }
             INFO("table " << t << " of " << shard.name() << "\n" << events_.text());
             is_rounds ? rounds_.check_row(key, row)
                       : counted_[t].note_copy(key, row, may_take_over);

@@ -109,6 +109,7 @@ private:
         bool is_dropped = false;       ///< nobody asks how it ended
         bool throws = false;           ///< the rule throws at it
         bool wants_values = false;     ///< a push, which gets them in `out`
+        bool is_narrow = false;        ///< a pull of values as they are kept
         Transfer out;
         std::unique_ptr<Call> also;  ///< what the same call does in another table
     };
@@ -179,6 +180,7 @@ private:
     [[nodiscard]] bool end(uint32_t number, Call& call);
     void check_not_late(uint32_t number, Call& call);
     void note_end(uint32_t number, Call& call, const Status& ended);
+    void note_pulled(Call& call);
     void note_end_by_exception(uint32_t number, Call& call, const Status& ended);
     [[nodiscard]] std::span<const NamedNumber> some_factor(uint64_t factor);
     void note_acknowledged(const Call& call);
