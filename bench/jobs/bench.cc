@@ -210,7 +210,8 @@ std::string what(const BenchFlags& flags) {
                "one core without messages";
     }
     if (flags.bench == "scan") {
-        return "all rows of a table of float32, read out by one worker; limit: the worker pulls them, "
+        return "all rows of a table of float32, read out by one worker; limit: the worker pulls "
+               "them, "
                "whose keys it knows, by known lists or ranges of 1 MiB";
     }
     return fmt::format("dense float32 {}, table of {} MiB; limit: {}",

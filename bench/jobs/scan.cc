@@ -81,9 +81,9 @@ Status ScanBench::run(Layout layout, uint32_t width) {
     };
     for (size_t begin = 0; begin < key_count; begin += list_keys) {
         const size_t some = std::min(list_keys, key_count - begin);
-        const auto pushed = is_dense
-                                ? table.push(KeyRange{begin, begin + some}, values(some, 0)).wait()
-                                : table.push(keys.span().subspan(begin, some), values(some, 0)).wait();
+        const auto pushed =
+            is_dense ? table.push(KeyRange{begin, begin + some}, values(some, 0)).wait()
+                     : table.push(keys.span().subspan(begin, some), values(some, 0)).wait();
         WEIR_TRY(pushed);
     }
     const auto pull_once = [&]() -> Result<double> {

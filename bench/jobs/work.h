@@ -72,7 +72,9 @@ struct BenchFlags {
     /// Servers join it.
     [[nodiscard]] bool needs_contact() const { return is_elastic() || is_failover(); }
 
-    [[nodiscard]] bool is_sparse() const { return bench == "insert" || bench == "lookup" || bench == "scan"; }
+    [[nodiscard]] bool is_sparse() const {
+        return bench == "insert" || bench == "lookup" || bench == "scan";
+    }
 
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }
 

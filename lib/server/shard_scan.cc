@@ -60,10 +60,8 @@ void Shard::scan_by_write(Session& session, const wire::Frame& frame, const Scan
     scan.room = {block.data(), bytes};
     KeptRequest* const kept = keep(session, scan, Wait::kWrite);
     if (kept == nullptr) return fetcher_.spares().put(std::move(block));
-    kept->writing = {.table = &table,
-                     .is_replied = true,
-                     .scanned = std::move(block),
-                     .reply = reply.encode()};
+    kept->writing = {
+        .table = &table, .is_replied = true, .scanned = std::move(block), .reply = reply.encode()};
     writes_.add(*kept);
     end_writes();
 }

@@ -148,14 +148,14 @@ bool SparseStore::list_by_row(Memory& memory, KeyCursor& cursor, const PositionS
     const RowView values = rows_.view();
     const RowView kept = keys_->view();
     const size_t row_end = index_.next_row();
-    const size_t end = std::min<uint64_t>(row_end, cursor.next + std::min<uint64_t>(
-                                                                     row_count_looked, row_end));
+    const size_t end =
+        std::min<uint64_t>(row_end, cursor.next + std::min<uint64_t>(row_count_looked, row_end));
     const size_t keys_end = keys.size() + key_count_max;
     uint64_t row = std::min<uint64_t>(cursor.next, row_end);
     while (row < end && keys.size() < keys_end) {
         const auto first = static_cast<uint32_t>(row);
-        const size_t run =
-            std::min<size_t>({kept.run(first), values.run(first), end - row, keys_end - keys.size()});
+        const size_t run = std::min<size_t>(
+            {kept.run(first), values.run(first), end - row, keys_end - keys.size()});
         const std::byte* const from = kept.at(first);
         row += run;
         if (is_all && !has_gaps) {

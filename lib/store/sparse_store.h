@@ -34,8 +34,7 @@ public:
     /// find_keys() never walks.
     SparseStore(Memory& memory, const InitialRows& initial_rows,
                 std::span<const std::byte> initial_row, size_t values_bytes, size_t state_at,
-                size_t expected_keys,
-                std::optional<uint64_t> secret_seed, bool keeps_keys)
+                size_t expected_keys, std::optional<uint64_t> secret_seed, bool keeps_keys)
         : initial_rows_(initial_rows),
           values_bytes_(values_bytes),
           state_at_(state_at),
@@ -128,6 +127,7 @@ public:
 private:
     void make_keys(Memory& memory);
     static void kept_keys(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
+
     [[nodiscard]] size_t state_bytes() const noexcept { return rows_.initial().size() - state_at_; }
 
     [[nodiscard]] bool remember_keys(Memory& memory);

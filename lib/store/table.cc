@@ -77,8 +77,7 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     auto state = rule.initial_state ? repeated(rule.initial_state(schema_.parameters), of_state,
                                                layout_.state_bytes / size_of(of_state))
                                     : std::vector<std::byte>(layout_.state_bytes);
-    if (rule.fill_state)
-        rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
+    if (rule.fill_state) rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
                                       initial, state);

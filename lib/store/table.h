@@ -55,9 +55,9 @@ struct Entries {
 
 /// Some rows of a table, as TableShard::list() finds them: those of a range of keys, or of a list.
 struct ListedRows {
-    KeyRange range;              ///< of a dense table, within one of extents()
-    std::vector<uint64_t> keys;  ///< list() gives those of a sparse table; in any order
-    std::vector<uint32_t> rows;  ///< where they are; valid until rows are dropped
+    KeyRange range;                          ///< of a dense table, within one of extents()
+    std::vector<uint64_t> keys;              ///< list() gives those of a sparse table; in any order
+    std::vector<uint32_t> rows;              ///< where they are; valid until rows are dropped
     std::optional<uint32_t> first_row = {};  ///< `rows` is empty: they lie from here on, one by one
 
     [[nodiscard]] size_t row_count() const noexcept { return range.key_count() + keys.size(); }

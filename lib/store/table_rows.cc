@@ -50,8 +50,8 @@ void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t ro
     cursor.at_end = true;
 }
 
-bool TableShard::list_by_row(KeyCursor& cursor, const PositionSet& positions,
-                             size_t row_count_max, ListedRows& listed) {
+bool TableShard::list_by_row(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+                             ListedRows& listed) {
     constexpr size_t kRowsLooked = size_t{1} << 16;
     listed.range = {};
     listed.keys.clear();
@@ -78,8 +78,8 @@ void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) 
     WEIR_CHECK(out.size() == listed.row_count() * layout_.state_bytes);
     if (out.empty()) return;
     if (listed.first_row) {
-        return std::get<SparseStore>(*store_).pull_state_run(*listed.first_row,
-                                                             listed.keys.size(), out.data());
+        return std::get<SparseStore>(*store_).pull_state_run(*listed.first_row, listed.keys.size(),
+                                                             out.data());
     }
     if (listed.range.empty()) return copy_state(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);

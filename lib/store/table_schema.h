@@ -32,14 +32,14 @@ struct TableSchema {
     std::string name{};
     Layout layout = Layout::kDense;
     ValueType value_type = ValueType::kFloat32;
-    uint32_t width = 1;            ///< values per key
-    uint64_t key_count = 0;        ///< dense: keys 0..key_count-1; sparse: how many to expect, or 0
-    std::string rule = "add";      ///< update rule, by name
-    uint32_t rule_version = 0;     ///< of the rule where the table was made; RuleEntry::version
-    uint64_t rule_hash = 0;        ///< and its RuleEntry::hash(); 0: unknown, with that
-    RuleParameters parameters{};   ///< of the rule
+    uint32_t width = 1;           ///< values per key
+    uint64_t key_count = 0;       ///< dense: keys 0..key_count-1; sparse: how many to expect, or 0
+    std::string rule = "add";     ///< update rule, by name
+    uint32_t rule_version = 0;    ///< of the rule where the table was made; RuleEntry::version
+    uint64_t rule_hash = 0;       ///< and its RuleEntry::hash(); 0: unknown, with that
+    RuleParameters parameters{};  ///< of the rule
     Rounding rounding = Rounding::kNearest;  ///< of narrow values
-    InitialValue initial_value{};  ///< what a key that was never written reads as
+    InitialValue initial_value{};            ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
     uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest
     bool in_checkpoints = true;  ///< false: a job that goes on from one begins with an empty table

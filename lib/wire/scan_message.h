@@ -28,7 +28,7 @@ struct ScanMessage {
     };
 
     wire::MemoryHandle memory{};  ///< of the worker, 8-byte aligned, where the rows go
-    uint64_t epoch = 0;           ///< of a view of the sender, in which the shard has all `positions`
+    uint64_t epoch = 0;  ///< of a view of the sender, in which the shard has all `positions`
     uint32_t table = 0;
     uint32_t width = 0;         ///< values per key of the sender's table
     uint8_t value_type = 0;     ///< weir::ValueType of the sender's table

@@ -64,9 +64,8 @@ Status TableScan::check(const ScanOptions& options) {
                                  options.share, options.shares));
     }
     if (options.deadline.count() >= 0) return {};
-    return Error(
-        Errc::kDeadline,
-        fmt::format("table '{}': the deadline of the scan was over when it began", name));
+    return Error(Errc::kDeadline,
+                 fmt::format("table '{}': the deadline of the scan was over when it began", name));
 }
 
 TableScan::~TableScan() {

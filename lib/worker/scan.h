@@ -81,7 +81,7 @@ private:
     std::span<const std::byte> values_;
     std::span<const std::byte> row_state_;
     std::vector<uint64_t> range_keys_;  // those of range_, once they were asked for
-    std::vector<float> widened_;         // values that are kept in 16 bits
+    std::vector<float> widened_;        // values that are kept in 16 bits
     Status status_;
     mutable uint64_t refused_ = 0;  // atomic: the thread whose last next() found another one here
     mutable bool is_status_seen_ = false;  // since it is an error

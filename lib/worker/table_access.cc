@@ -22,16 +22,14 @@ CallOptions call_options(const access::Options& options) {
 /// Of a table whose values are made and pushed as `type`.
 Result<ValueType> kept_type(std::string_view name, ValueType type, const TableOptions& options) {
     const ValueType kept = options.store_as.value_or(type);
-    const bool is_possible =
-        kept == type || (is_narrow(kept) && computed_type(kept) == type);
+    const bool is_possible = kept == type || (is_narrow(kept) && computed_type(kept) == type);
     const std::string_view why = !is_possible ? "only those of float32 are, as bfloat16 or float16"
                                  : !is_narrow(kept) && options.rounding
                                      ? "they are not rounded; leave rounding out"
                                      : "";
     if (why.empty()) return kept;
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("table '{}': values of {} kept as {}: {}", name, to_string(type),
-                             to_string(kept), why));
+    return Error(Errc::kInvalidArgument, fmt::format("table '{}': values of {} kept as {}: {}",
+                                                     name, to_string(type), to_string(kept), why));
 }
 
 }  // namespace

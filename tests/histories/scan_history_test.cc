@@ -206,8 +206,8 @@ private:
     [[nodiscard]] bool is_shared(uint64_t key) const {
         const PositionMap& positions = scanned_->info.positions;
         const bool is_dense = positions.is_dense();
-        const PositionRange share = share_of(is_dense ? kScannedKeys - 1 : ~uint64_t{0},
-                                             extent_.share, extent_.shares);
+        const PositionRange share =
+            share_of(is_dense ? kScannedKeys - 1 : ~uint64_t{0}, extent_.share, extent_.shares);
         const uint64_t at = is_dense ? key : positions.position(key);
         return at >= share.first && at <= share.last;
     }
@@ -265,9 +265,8 @@ TEST_SUITE("scan_history") {
             INFO("WEIR_SEED=" << seed);
             ScanHistory(seed, counts).run();
         }
-        MESSAGE(fmt::format(
-            "{} scans in {} pieces, {} met another view, {} breaks", counts.scans, counts.pieces,
-            counts.moved, counts.breaks));
+        MESSAGE(fmt::format("{} scans in {} pieces, {} met another view, {} breaks", counts.scans,
+                            counts.pieces, counts.moved, counts.breaks));
         if (count >= 100) CHECK(counts.moved > 100);
     }
 }

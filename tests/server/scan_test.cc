@@ -232,7 +232,7 @@ TEST_SUITE("scan") {
                 REQUIRE(rows.has_value());
                 at_end = (rows->reply.flags & ScanReply::kAtEnd) != 0;
                 message.by_row = (rows->reply.flags & ScanReply::kByRow) != 0;
-            message.cursor = rows->reply.cursor;
+                message.cursor = rows->reply.cursor;
             }
             CHECK(at_end);
         }
@@ -266,8 +266,8 @@ TEST_SUITE("scan") {
     TEST_CASE("a scan at a server that dies ends as a pull does") {
         StartedCluster cluster(9, {}, sparse_table("t", ValueType::kUInt64));
         ClientCore& core = cluster.client();
-        const auto open = core.scan(3, scan_of(cluster.table, core.epoch()),
-                                    Block(core.memory(), 4096), 0);
+        const auto open =
+            core.scan(3, scan_of(cluster.table, core.epoch()), Block(core.memory(), 4096), 0);
         cluster.network.kill(1);
         REQUIRE(cluster.run_until([&] { return core.done(open); }));
         CHECK(core.take_scan(open).code() == Errc::kPeerLost);

@@ -90,7 +90,8 @@ TEST_SUITE("plugin") {
     TEST_CASE("what is wrong with a file is named, with the file and what to do") {
         PluginFolder folder;
         const auto names = [](const std::string& file, std::string_view why) {
-            return text_has(why_not_loaded(file), file.substr(file.rfind('/') + 1)) && text_has(why_not_loaded(file), why);
+            return text_has(why_not_loaded(file), file.substr(file.rfind('/') + 1)) &&
+                   text_has(why_not_loaded(file), why);
         };
         CHECK(names(path_of("missing"), "it cannot be found; name a file of this host"));
         CHECK(names(kPlugins, "it is a folder"));
@@ -125,9 +126,10 @@ TEST_SUITE("plugin") {
         };
         CHECK(why({path_of("sound")}) == "they are loaded");
         text_has(why({path_of("sound"), path_of("same_rule")}),
-            "same_rule.so: update rule 'times' is registered already");
+                 "same_rule.so: update rule 'times' is registered already");
         text_has(why({path_of("sound"), path_of("sound")}), "is named, too, and has the same name");
-        text_has(why(std::vector<std::string>(17, path_of("sound"))), "17 plugins are more than the 16");
+        text_has(why(std::vector<std::string>(17, path_of("sound"))),
+                 "17 plugins are more than the 16");
     }
 
     TEST_CASE("paths are split at colons") {
@@ -170,10 +172,13 @@ TEST_SUITE("plugin") {
         CHECK(one.difference("rank 1", two, "rank 0") ==
               "rank 1 lacks the plugin b.so, which rank 0 has loaded: name the same files in "
               "`plugins` (WEIR_PLUGINS) of all processes with servers");
-        text_has(two.difference("rank 1", one, "rank 0"), "rank 0 lacks the plugin b.so, which rank 1");
-        text_has(one.difference("rank 1", list_of({{"a.so", 9, 2}}), "rank 0"),
+        text_has(two.difference("rank 1", one, "rank 0"),
+                 "rank 0 lacks the plugin b.so, which rank 1");
+        text_has(
+            one.difference("rank 1", list_of({{"a.so", 9, 2}}), "rank 0"),
             "the plugin a.so of rank 1 is another file than that of rank 0: their bytes have the "
             "hashes 0000000000000001 and 0000000000000009");
-        text_has(one.difference("rank 1", list_of({{"a.so", 1, 9}}), "rank 0"), "registers other rules");
+        text_has(one.difference("rank 1", list_of({{"a.so", 1, 9}}), "rank 0"),
+                 "registers other rules");
     }
 }

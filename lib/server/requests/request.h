@@ -151,10 +151,10 @@ struct KeptRequest : Request {
     /// Of PullWrites. The network writes from `room`, or if that is empty from the rows of the range, which
     /// are pinned from posting to completion.
     struct Writing {
-        ShardTable* table = nullptr;  ///< must outlive the write
-        bool is_replied = false;      ///< its worker gets a reply, not an immediate
-        uint64_t shown = 0;           ///< the last closed iteration when the values were read
-        Block scanned = {};           ///< scan: where `room` is
+        ShardTable* table = nullptr;        ///< must outlive the write
+        bool is_replied = false;            ///< its worker gets a reply, not an immediate
+        uint64_t shown = 0;                 ///< the last closed iteration when the values were read
+        Block scanned = {};                 ///< scan: where `room` is
         std::vector<std::byte> reply = {};  ///< scan: the body of its reply
     } writing;
 };

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/worker/calls/call_rows.h"
 #include "lib/store/memory.h"
+#include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/slots.h"
 
 namespace weir {

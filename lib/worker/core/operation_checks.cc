@@ -59,8 +59,8 @@ Status check_size(const Operation& operation, size_t given, size_t row_bytes, co
 
 /// Of whole rows, only the values: the state is the rule's own.
 bool has_finite_values(const Operation& operation) {
-    const ValueType type = operation.has_whole_rows ? operation.table->schema.value_type
-                                                    : operation.caller_type();
+    const ValueType type =
+        operation.has_whole_rows ? operation.table->schema.value_type : operation.caller_type();
     const auto are_finite = [&](const std::byte* values, size_t bytes) {
         return all_finite(type, values, bytes / size_of(type));
     };
@@ -140,11 +140,12 @@ Status Operations::check_shape(const Operation& operation) const {
     }
     const ValueType type = operation.caller_type();
     if (type != schema.value_type && type != computed_type(schema.value_type)) {
-        return Error(Errc::kTypeMismatch,
-                     fmt::format("table '{}': a pull of {}, but it keeps {}; pull what it keeps, or "
-                                 "{}",
-                                 schema.name, to_string(type), to_string(schema.value_type),
-                                 to_string(computed_type(schema.value_type))));
+        return Error(
+            Errc::kTypeMismatch,
+            fmt::format("table '{}': a pull of {}, but it keeps {}; pull what it keeps, or "
+                        "{}",
+                        schema.name, to_string(type), to_string(schema.value_type),
+                        to_string(computed_type(schema.value_type))));
     }
     if (operation.asks_written && operation.table->positions.is_dense()) {
         return Error(Errc::kInvalidArgument,

@@ -41,9 +41,10 @@ struct Content {
     /// Of what one key's pull brings, as it travels; 0: it is no pull, and wants no values. Scan: of the
     /// memory for all rows.
     uint32_t out_row_bytes = 0;
-    uint32_t caller_row_bytes = 0;  ///< of the same in the caller's memory: more, if it is widened there
-    uint32_t count = 0;             ///< of keys
-    uint32_t parts = 0;  ///< is_part: requests that make up this worker's part at the shard
+    uint32_t caller_row_bytes =
+        0;                   ///< of the same in the caller's memory: more, if it is widened there
+    uint32_t count = 0;      ///< of keys
+    uint32_t parts = 0;      ///< is_part: requests that make up this worker's part at the shard
     uint64_t iteration = 0;  ///< 0: none
     uint64_t first = 0;      ///< the first key of a range; the hash of a list, 0 if nobody knows it
     PiecePlace place;        ///< of a push among those of this client in the table
@@ -80,9 +81,7 @@ struct Content {
     [[nodiscard]] size_t out_bytes() const noexcept { return size_t{count} * out_row_bytes; }
 
     /// Of `out`, for its keys.
-    [[nodiscard]] size_t caller_bytes() const noexcept {
-        return size_t{count} * caller_row_bytes;
-    }
+    [[nodiscard]] size_t caller_bytes() const noexcept { return size_t{count} * caller_row_bytes; }
 
     /// A pull of narrow values for which the caller gets floats.
     [[nodiscard]] bool widens() const noexcept { return caller_row_bytes != out_row_bytes; }

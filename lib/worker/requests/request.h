@@ -24,7 +24,8 @@ struct Attempt {
     uint32_t send_number = 0;        ///< of an ordered push in its PieceOrder
     Block keys_copy;                 ///< registered copies of what the caller did not register
     Block values_copy;               ///< the same, of a push
-    Block out_copy;                  ///< where the shard writes what the caller did not register, or what a scan finds
+    Block
+        out_copy;  ///< where the shard writes what the caller did not register, or what a scan finds
 
     [[nodiscard]] bool has_keys_known() const noexcept { return (form & wire::kKeysKnown) != 0; }
 

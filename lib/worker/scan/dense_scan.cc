@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-
 namespace weir {
 namespace {
 
@@ -23,8 +22,7 @@ DenseScan::DenseScan(ClientCore& core, Allocate allocate, const TableInfo& table
       has_state_(extent.has_state),
       row_bytes_(table.row_bytes + (extent.has_state ? table.state_bytes : 0)),
       piece_keys_(std::max<uint64_t>(1, extent.piece_bytes / row_bytes_)) {
-    const PositionRange share =
-        share_of(table.schema.key_count - 1, extent.share, extent.shares);
+    const PositionRange share = share_of(table.schema.key_count - 1, extent.share, extent.shares);
     KeyRange all{share.first, share.last + 1};
     if (extent.keys) all = intersect(all, *extent.keys);
     if (all.empty()) return;

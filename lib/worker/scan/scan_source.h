@@ -18,8 +18,8 @@ namespace weir {
 
 /// Some rows, as a scan gives them to its caller.
 struct ScanRows {
-    KeyRange range;                      ///< of a dense table; `keys` is empty
-    std::span<const uint64_t> keys{};    ///< of a sparse table
+    KeyRange range;                    ///< of a dense table; `keys` is empty
+    std::span<const uint64_t> keys{};  ///< of a sparse table
     std::span<const std::byte> values{};
     std::span<const std::byte> state{};
 
@@ -38,7 +38,8 @@ struct ScanExtent {
 
 /// Part `share` of `shares` of 0 .. last. It is not empty unless there are more shares than numbers: then
 /// its last number is the one before its first.
-[[nodiscard]] inline PositionRange share_of(uint64_t last, uint32_t share, uint32_t shares) noexcept {
+[[nodiscard]] inline PositionRange share_of(uint64_t last, uint32_t share,
+                                            uint32_t shares) noexcept {
     const auto at = [&](uint64_t i) {
         return static_cast<uint64_t>((static_cast<uint128>(last) + 1) * i / shares);
     };

@@ -54,9 +54,8 @@ void ScanWalk::look_at(const View& view) {
         if (shard == nullptr || shard->since > before) narrow(walk, view);
     }
     std::ranges::sort(moved_);
-    std::erase_if(walks_, [](const Walk& walk) {
-        return walk.positions.ranges().empty() && !walk.is_asked;
-    });
+    std::erase_if(
+        walks_, [](const Walk& walk) { return walk.positions.ranges().empty() && !walk.is_asked; });
     candidates_.clear();
     for (const ViewShard& shard : view.shards())
         candidates_.push_back(shard.number);
@@ -81,8 +80,8 @@ void ScanWalk::begin_walks(const View& view) {
     while (walks_.size() < kWalksMax && !candidates_.empty()) {
         const uint32_t shard = candidates_.front();
         candidates_.pop_front();
-        const bool has_walk = std::ranges::any_of(
-            walks_, [&](const Walk& walk) { return walk.shard == shard; });
+        const bool has_walk =
+            std::ranges::any_of(walks_, [&](const Walk& walk) { return walk.shard == shard; });
         if (has_walk || unread_.ranges().empty()) continue;
         const PositionSet owned = both(unread_, view.owned(shard));
         const size_t count = std::min(owned.ranges().size(), ScanMessage::kRangesMax);

@@ -47,7 +47,9 @@ public:
     [[nodiscard]] Result<std::optional<Question>> next(const View& view);
 
     /// Whether all was read.
-    [[nodiscard]] bool is_over() const noexcept { return walks_.empty() && unread_.ranges().empty(); }
+    [[nodiscard]] bool is_over() const noexcept {
+        return walks_.empty() && unread_.ranges().empty();
+    }
 
     /// Keys whose rows are the ones that were written to `memory`; some may have been left out.
     struct Piece {
@@ -97,10 +99,10 @@ private:
     uint8_t wanted_;  ///< ScanMessage::Columns
     uint64_t first_key_;
     uint64_t last_key_;
-    PositionSet unread_;                ///< in no walk yet
-    uint64_t epoch_ = 0;                ///< of the view in which the shards had all of their walks
-    std::deque<uint32_t> candidates_;   ///< shards that may have something unread
-    std::vector<Walk> walks_;           ///< at most one of a shard
+    PositionSet unread_;               ///< in no walk yet
+    uint64_t epoch_ = 0;               ///< of the view in which the shards had all of their walks
+    std::deque<uint32_t> candidates_;  ///< shards that may have something unread
+    std::vector<Walk> walks_;          ///< at most one of a shard
     /// Keys that walks gave before they lost them. They are unread or in a walk. Ascending.
     std::vector<uint64_t> moved_;
 };

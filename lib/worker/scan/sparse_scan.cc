@@ -71,7 +71,8 @@ Result<ScanRows> SparseScan::take(const ScanTime& time, uint64_t) {
     auto found = std::find_if(from, asked_.end(), is_done);
     if (found == asked_.end()) found = std::find_if(asked_.begin(), asked_.end(), is_done);
     if (found == asked_.end()) return ScanRows();
-    turn_ = static_cast<size_t>(found - asked_.begin());  // that of the next one, once this is erased
+    turn_ =
+        static_cast<size_t>(found - asked_.begin());  // that of the next one, once this is erased
     const Asked asked = *found;
     asked_.erase(found);
     Result<Control::Scanned> scanned = core_.take_scan(asked.id);
@@ -90,9 +91,9 @@ Result<ScanRows> SparseScan::take(const ScanTime& time, uint64_t) {
     const Result<ScanWalk::Piece> piece =
         walk_.take(asked.shard, scanned->body, {piece_.data(), piece_bytes_});
     if (!piece) {
-        return Error(piece.code(), fmt::format("table '{}': {} from {}", table_.schema.name,
-                                               piece.error().message(),
-                                               core_.peer_name(asked.shard)));
+        return Error(piece.code(),
+                     fmt::format("table '{}': {} from {}", table_.schema.name,
+                                 piece.error().message(), core_.peer_name(asked.shard)));
     }
     ScanRows rows;
     rows.keys = piece->keys;

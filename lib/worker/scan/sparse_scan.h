@@ -22,7 +22,9 @@ public:
 
     void release() noexcept override;
     [[nodiscard]] Status ask(uint64_t now_ns, uint64_t deadline_ns) override;
+
     [[nodiscard]] bool is_over() const noexcept override { return walk_.is_over(); }
+
     [[nodiscard]] bool is_ready() override;
     [[nodiscard]] Result<ScanRows> take(const ScanTime& time, uint64_t now_ns) override;
     [[nodiscard]] Status drop() override;

@@ -30,7 +30,8 @@ struct Array {
     std::string name;
     RowLayout rows;
     bool is_state = false;  ///< else these are the values
-    ValueType type = ValueType::kFloat32;  ///< of its numbers; other than the table's: they are widened
+    ValueType type =
+        ValueType::kFloat32;  ///< of its numbers; other than the table's: they are widened
 
     [[nodiscard]] bool is_widened() const { return !is_state && type != table->value_type; }
 
@@ -321,8 +322,7 @@ Result<std::vector<Array>> arrays_of(checkpoint::Disk& disk, const Manifest& man
         WEIR_ASSIGN(const checkpoint::Chunk chunk,
                     checkpoint::read_chunk(disk, flags.folder, first, *table, bytes));
         if (chunk.place.rows.state_bytes > 0)
-            arrays.push_back(
-                {table, table->name + ".state", chunk.place.rows, true, of_state});
+            arrays.push_back({table, table->name + ".state", chunk.place.rows, true, of_state});
     }
     if (!arrays.empty()) return arrays;
     return Error(Errc::kInvalidArgument,

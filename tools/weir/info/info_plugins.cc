@@ -55,8 +55,8 @@ std::string text_of_rule(const RuleEntry& rule) {
              return fmt::format("{} ({})", one.name, range_of(one));
          }));
     line("arguments", words_of(rule.arguments, [&](const RuleArgument& one) {
-             const bool is_of_table = std::ranges::any_of(
-                 rule.parameters, [&](const RuleParameter& parameter) {
+             const bool is_of_table =
+                 std::ranges::any_of(rule.parameters, [&](const RuleParameter& parameter) {
                      return std::string_view(parameter.name) == one.name;
                  });
              return is_of_table ? fmt::format("{} (else the table's)", one.name)

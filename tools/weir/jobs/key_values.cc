@@ -32,7 +32,8 @@ template <class Use>
 void for_values(const GetReply& found, size_t row, Use&& use) {
     if (is_narrow(found.type)) {
         std::vector<float> values(found.width);
-        widen(found.type, std::span(found.values).subspan(row * found.row_bytes(), found.row_bytes()),
+        widen(found.type,
+              std::span(found.values).subspan(row * found.row_bytes(), found.row_bytes()),
               values.data());
         std::ranges::for_each(values, use);
         return;
