@@ -299,163 +299,157 @@ public:
         access::Item item = item_of(access::Item::Kind::kPushRows, keys);
         item.values = rows.span();
         return start(item, options);
+    }
 
-        /// pull() of what a table with TableOptions::store_as keeps, as it is: `out` is a range of BFloat16 or
-        /// of Float16. Into a registered one, such as a Buffer<BFloat16>, nothing is copied.
-        /// Errors:  also kTypeMismatch: the table keeps another type
-        template <NarrowRange Out>
-        Task pull_narrow(KeySpan keys, Out && out, const PullOptions& options = {}) {
-            return task(access::pull(*state_, *info_, keys.span(), bytes_of(std::forward<Out>(out)),
-                                     narrow_options<Out>(options)));
+    /// pull() of what a table with TableOptions::store_as keeps, as it is: `out` is a range of BFloat16 or
+    /// of Float16. Into a registered one, such as a Buffer<BFloat16>, nothing is copied.
+    /// Errors:  also kTypeMismatch: the table keeps another type
+    template <NarrowRange Out>
+    Task pull_narrow(KeySpan keys, Out&& out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys.span(), bytes_of(std::forward<Out>(out)),
+                                 narrow_options<Out>(options)));
+    }
+
+    /// As for push().
+    template <NarrowRange Out>
+    Task pull_narrow(std::initializer_list<uint64_t> keys_or_range, Out&& out,
+                     const PullOptions& options = {}) = delete;
+
+    /// The same for all keys of a range of a dense table.
+    template <NarrowRange Out>
+    Task pull_narrow(KeyRange keys, Out&& out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys, bytes_of(std::forward<Out>(out)),
+                                 narrow_options<Out>(options)));
+    }
+
+    /// Reads out the table, piece by piece; Scan says how.
+    Scan<T> scan(const ScanOptions& options = {}) {
+        return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
+    }
+
+    [[nodiscard]] const TableSchema& schema() const noexcept { return access::schema(*info_); }
+
+    [[nodiscard]] uint32_t width() const noexcept { return schema().width; }
+
+    /// Values per key in a push: width() times the number that the rule needs for each value
+    /// (prox_l1: 2).
+    [[nodiscard]] size_t pushed_width() const noexcept {
+        return access::pushed_row_bytes(*info_) / sizeof(T);
+    }
+
+    /// What the rule keeps beside the values of a key. 0: nothing.
+    [[nodiscard]] size_t state_bytes() const noexcept { return access::state_bytes(*info_); }
+
+    /// Of a row as pull_rows() brings it.
+    [[nodiscard]] size_t row_bytes() const noexcept {
+        return width() * size_of(schema().value_type) + state_bytes();
+    }
+
+    /// What PushOptions::iteration of this worker's next push of an iteration has to be: 1 at
+    /// first; for a worker that joined a running job, the first iteration in which it takes part.
+    /// Nothing if it takes part in none (JoinOptions::has_iterations).
+    [[nodiscard]] std::optional<uint64_t> next_iteration() const {
+        return access::next_iteration(*state_, *info_);
+    }
+
+private:
+    friend class Client;
+    friend class Iterations;
+
+    Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
+        : state_(std::move(state)), info_(std::move(info)) {}
+
+    template <class Options>
+    [[nodiscard]] static access::Options access_options(const Options& options) noexcept {
+        access::Options given{options.iteration, options.deadline, options.after};
+        if constexpr (requires { options.arguments; }) given.arguments = options.arguments;
+        return given;
+    }
+
+    template <class Keys>
+    [[nodiscard]] access::Item item_of(access::Item::Kind kind, Keys& keys) const {
+        access::Item item;
+        item.table = info_.get();
+        item.kind = kind;
+        if constexpr (std::is_same_v<std::remove_const_t<Keys>, KeyRange>) {
+            item.is_range = true;
+            item.range = keys;
+        } else if constexpr (std::is_same_v<Keys, KeyBatch>) {
+            item.batch = &keys;
+        } else {
+            item.keys = keys.span();
         }
+        return item;
+    }
 
-        /// As for push().
-        template <NarrowRange Out>
-        Task pull_narrow(std::initializer_list<uint64_t> keys_or_range, Out && out,
-                         const PullOptions& options = {}) = delete;
+    [[nodiscard]] static access::Item with(access::Item item, ValueSpan<const T> values,
+                                           ValueSpan<T> out) noexcept {
+        item.values = std::as_bytes(values.span());
+        item.out = std::as_writable_bytes(out.span());
+        return item;
+    }
 
-        /// The same for all keys of a range of a dense table.
-        template <NarrowRange Out>
-        Task pull_narrow(KeyRange keys, Out && out, const PullOptions& options = {}) {
-            return task(access::pull(*state_, *info_, keys, bytes_of(std::forward<Out>(out)),
-                                     narrow_options<Out>(options)));
-        }
+    template <class Options>
+    Task start(access::Item item, const Options& options) const {
+        const access::Options given = access_options(options);
+        item.arguments = given.arguments;
+        return task(access::start(state_, std::span(&item, 1), given));
+    }
 
-        /// Reads out the table, piece by piece; Scan says how.
-        Scan<T> scan(const ScanOptions& options = {}) {
-            return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
-        }
+    template <class Keys>
+    Pushing pushing_of(Keys& keys, ValueSpan<const T> values, std::vector<NamedNumber> arguments) {
+        return {state_.get(), with(item_of(access::Item::Kind::kPush, keys), values, {}),
+                std::move(arguments)};
+    }
 
-        [[nodiscard]] const TableSchema& schema() const noexcept {
-            return access::schema(*info_);
-        }
+    template <class Keys>
+    Pulling pulling_of(Keys& keys, ValueSpan<T> out) {
+        return {state_.get(), with(item_of(access::Item::Kind::kPull, keys), {}, out)};
+    }
 
-        [[nodiscard]] uint32_t width() const noexcept {
-            return schema().width;
-        }
+    template <class Out>
+    [[nodiscard]] static std::span<std::byte> bytes_of(Out&& out) noexcept {
+        const ValueSpan<NarrowOf<Out>> values(std::forward<Out>(out));
+        return std::as_writable_bytes(values.span());
+    }
 
-        /// Values per key in a push: width() times the number that the rule needs for each value
-        /// (prox_l1: 2).
-        [[nodiscard]] size_t pushed_width() const noexcept {
-            return access::pushed_row_bytes(*info_) / sizeof(T);
-        }
+    template <class Out>
+    [[nodiscard]] static access::Options narrow_options(const PullOptions& options) noexcept {
+        access::Options given = access_options(options);
+        given.out_type = value_type_of<NarrowOf<Out>>();
+        return given;
+    }
 
-        /// What the rule keeps beside the values of a key. 0: nothing.
-        [[nodiscard]] size_t state_bytes() const noexcept {
-            return access::state_bytes(*info_);
-        }
+    /// Takes its reference to the state only now, when the requests are already on their way.
+    Task task(uint64_t call) const {
+        return call == access::kNoTurn ? Task(access::no_turn()) : Task(state_, call);
+    }
 
-        /// Of a row as pull_rows() brings it.
-        [[nodiscard]] size_t row_bytes() const noexcept {
-            return width() * size_of(schema().value_type) + state_bytes();
-        }
+    std::shared_ptr<ClientState> state_;
+    std::shared_ptr<const TableInfo> info_;
+};
 
-        /// What PushOptions::iteration of this worker's next push of an iteration has to be: 1 at
-        /// first; for a worker that joined a running job, the first iteration in which it takes part.
-        /// Nothing if it takes part in none (JoinOptions::has_iterations).
-        [[nodiscard]] std::optional<uint64_t> next_iteration() const {
-            return access::next_iteration(*state_, *info_);
-        }
+template <Value T>
+Result<Table<T>> Client::create_table(std::string_view name, const TableOptions& options,
+                                      std::span<const TaskId> after) {
+    auto info = access::create_table(*state_, name, value_type_of<T>(), options, after);
+    if (!info) return std::move(info).error();
+    return Table<T>(state_, std::move(*info));
+}
 
-    private:
-        friend class Client;
-        friend class Iterations;
+template <Value T>
+Result<Table<T>> Client::open_table(std::string_view name, uint32_t width,
+                                    std::span<const TaskId> after) {
+    auto info = access::open_table(*state_, name, value_type_of<T>(), width, after);
+    if (!info) return std::move(info).error();
+    return Table<T>(state_, std::move(*info));
+}
 
-        Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
-            : state_(std::move(state)), info_(std::move(info)) {}
+template <KeptValue T>
+Result<Buffer<T>> Client::make_buffer(size_t count) {
+    auto memory = access::allocate(state_, count, sizeof(T));
+    if (!memory) return std::move(memory).error();
+    return Buffer<T>(std::move(*memory), count);
+}
 
-        template <class Options>
-        [[nodiscard]] static access::Options access_options(const Options& options) noexcept {
-            access::Options given{options.iteration, options.deadline, options.after};
-            if constexpr (requires { options.arguments; }) given.arguments = options.arguments;
-            return given;
-        }
-
-        template <class Keys>
-        [[nodiscard]] access::Item item_of(access::Item::Kind kind, Keys & keys) const {
-            access::Item item;
-            item.table = info_.get();
-            item.kind = kind;
-            if constexpr (std::is_same_v<std::remove_const_t<Keys>, KeyRange>) {
-                item.is_range = true;
-                item.range = keys;
-            } else if constexpr (std::is_same_v<Keys, KeyBatch>) {
-                item.batch = &keys;
-            } else {
-                item.keys = keys.span();
-            }
-            return item;
-        }
-
-        [[nodiscard]] static access::Item with(access::Item item, ValueSpan<const T> values,
-                                               ValueSpan<T> out) noexcept {
-            item.values = std::as_bytes(values.span());
-            item.out = std::as_writable_bytes(out.span());
-            return item;
-        }
-
-        template <class Options>
-        Task start(access::Item item, const Options& options) const {
-            const access::Options given = access_options(options);
-            item.arguments = given.arguments;
-            return task(access::start(state_, std::span(&item, 1), given));
-        }
-
-        template <class Keys>
-        Pushing pushing_of(Keys & keys, ValueSpan<const T> values,
-                           std::vector<NamedNumber> arguments) {
-            return {state_.get(), with(item_of(access::Item::Kind::kPush, keys), values, {}),
-                    std::move(arguments)};
-        }
-
-        template <class Keys>
-        Pulling pulling_of(Keys & keys, ValueSpan<T> out) {
-            return {state_.get(), with(item_of(access::Item::Kind::kPull, keys), {}, out)};
-
-            template <class Out>
-            [[nodiscard]] static std::span<std::byte> bytes_of(Out && out) noexcept {
-                const ValueSpan<NarrowOf<Out>> values(std::forward<Out>(out));
-                return std::as_writable_bytes(values.span());
-            }
-
-            template <class Out>
-            [[nodiscard]] static access::Options narrow_options(
-                const PullOptions& options) noexcept {
-                access::Options given = access_options(options);
-                given.out_type = value_type_of<NarrowOf<Out>>();
-                return given;
-            }
-
-            /// Takes its reference to the state only now, when the requests are already on their way.
-            Task task(uint64_t call) const {
-                return call == access::kNoTurn ? Task(access::no_turn()) : Task(state_, call);
-            }
-
-            std::shared_ptr<ClientState> state_;
-            std::shared_ptr<const TableInfo> info_;
-        };
-
-        template <Value T>
-        Result<Table<T>> Client::create_table(std::string_view name, const TableOptions& options,
-                                              std::span<const TaskId> after) {
-            auto info = access::create_table(*state_, name, value_type_of<T>(), options, after);
-            if (!info) return std::move(info).error();
-            return Table<T>(state_, std::move(*info));
-        }
-
-        template <Value T>
-        Result<Table<T>> Client::open_table(std::string_view name, uint32_t width,
-                                            std::span<const TaskId> after) {
-            auto info = access::open_table(*state_, name, value_type_of<T>(), width, after);
-            if (!info) return std::move(info).error();
-            return Table<T>(state_, std::move(*info));
-        }
-
-        template <KeptValue T>
-        Result<Buffer<T>> Client::make_buffer(size_t count) {
-            auto memory = access::allocate(state_, count, sizeof(T));
-            if (!memory) return std::move(memory).error();
-            return Buffer<T>(std::move(*memory), count);
-        }
-
-    }  // namespace weir
+}  // namespace weir

@@ -233,7 +233,8 @@ Encoder::ValuesWay Encoder::choose_out_way(const Work& work, MemoryHandle& handl
     const size_t bytes = content.out_bytes();
     const bool fits = bytes <= message_bytes_max_ - sizeof(wire::FrameHeader);
     if (fits && bytes <= work.peer.copied_bytes_max) return ValuesWay::kInMessage;
-    const bool has_address = content.order.empty() && !work.attempt.out_copy;
+    const bool has_address =
+        content.order.empty() && !content.widens() && !work.attempt.out_copy;
     if (has_address && expose(work.peer, content.out, handle)) return ValuesWay::kByAddress;
     return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;
 }
