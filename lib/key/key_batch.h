@@ -16,15 +16,14 @@
 
 namespace weir {
 
-/// Keys of a batch: as KeyContainer, also of 32 bits. A negative key stands for the unsigned 64-bit number that
-/// it converts to, -1 for 2^64 - 1, whatever its size.
+/// What a contiguous container is of.
 template <class R>
-concept BatchKeys = requires(const R& keys) {
-    std::span(keys);
-}
+using ElementOf = typename decltype(std::span(std::declval<const R&>()))::element_type;
 
-&&std::integral<typename decltype(std::span(std::declval<const R&>()))::element_type> &&
-    (sizeof(typename decltype(std::span(std::declval<const R&>()))::element_type) >= 4);
+/// Keys of a batch: as KeyContainer, also of 32 bits. A negative key stands for the unsigned 64-bit
+/// number that it converts to, -1 for 2^64 - 1, whatever its size.
+template <class R>
+concept BatchKeys = std::integral<ElementOf<R>> &&(sizeof(ElementOf<R>) >= 4);
 
 /// What calls that push or pull a batch keep with it, from one batch to the next.
 class KeyBatchRows {
