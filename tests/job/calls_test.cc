@@ -187,7 +187,7 @@ TEST_SUITE("calls") {
             std::vector<uint8_t> flags(2);
             check_refused(client.push({mine.pushing(keys, two), theirs.pushing(keys, two)}),
                           "table 'mine' is another client's");
-            check_refused(client.pull(std::span<const Pulling>()), "names none");
+            check_refused(client.pull(std::span<const Pulling>(), PullOptions()), "names none");
             check_refused(
                 client.push({mine.pushing(keys, two), mine.pushing(keys, two)}, {.iteration = 1}),
                 "table 'mine': it is twice in one push of iteration 1");

@@ -19,8 +19,8 @@ constexpr uint64_t kSeveralKeys = 40;
 /// Workers with two tables of uint64_t, a sparse one and a dense one.
 class SeveralTables : public SimCluster {
 public:
-    explicit SeveralTables(SimShape shape = one_shard(), transport::sim::Options network = {})
-        : SimCluster(1, shape, network) {
+    explicit SeveralTables(SimShape shape = one_shard(), transport::sim::Options links = {})
+        : SimCluster(1, shape, links) {
         REQUIRE(start());
         for (const TableSchema& schema :
              {table_of(Layout::kSparse, "users", kSeveralKeys, ValueType::kUInt64),
