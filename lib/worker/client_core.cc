@@ -29,7 +29,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
     : clock_(clock),
       endpoint_(std::move(endpoint)),
       memory_(memory),
-      rules_(rules),
+      rules_(&rules),
       events_(clock),
       standing_(std::move(options), clock, calls_),
       deadlines_(standing_.options().deadline_ns),

@@ -363,7 +363,7 @@ private:
     uint32_t polls_ = 0;
     uint64_t last_look_ns_ = 0;  ///< of poll_seldom()
     MemoryWithCaches memory_;
-    RuleRegistry rules_;  ///< those of the process, and those of servers that were asked about
+    RuleRegistry rules_;  ///< those of servers that were asked about, before those of the process
     ClientCounters counters_;
     JobEvents events_;
     // The rooms; each refers only to those before it.

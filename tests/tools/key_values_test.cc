@@ -91,7 +91,7 @@ TEST_SUITE("key_values") {
         const std::vector<uint64_t> keys = {7, 8};
         CHECK(values_text("w", keys, found) ==
               "table w: bfloat16, 2 values for each key\n"
-              "7  0.10009766 -2\n"
+              "7  0.100097656 -2\n"
               "8  3 0\n");
         const auto json = nlohmann::json::parse(values_json("w", keys, found));
         CHECK(json["keys"][1]["values"] == nlohmann::json{3.0, 0.0});

@@ -181,6 +181,7 @@ Status RuleRegistry::add(const RuleEntry& entry) {
 Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return &found->second;
+    if (behind_ != nullptr) return behind_->find(name);
     std::string known;
     for (const auto& [other, entry] : entries_) {
         if (!other.starts_with(rules::kWeirsOwn)) known += (known.empty() ? "" : ", ") + other;

@@ -91,6 +91,11 @@ public:
     /// A registry with the built-in rules.
     [[nodiscard]] static RuleRegistry with_builtin_rules();
 
+    RuleRegistry() = default;
+
+    /// One that has all rules of `behind`, which must outlive it, too, and takes more.
+    explicit RuleRegistry(const RuleRegistry* behind) noexcept : behind_(behind) {}
+
     /// Errors: Errc::kAlreadyExists; kInvalidArgument for a name with control characters, or without any
     template <UpdateRule R>
     [[nodiscard]] Status register_rule(std::string_view name) {
@@ -132,6 +137,7 @@ public:
     [[nodiscard]] Result<const RuleEntry*> find(std::string_view name) const;
 
 private:
+    const RuleRegistry* behind_ = nullptr;
     std::map<std::string, RuleEntry, std::less<>> entries_;
 };
 
