@@ -16,6 +16,7 @@
 #include "bench/jobs/delay.h"
 #include "bench/jobs/elastic/elastic.h"
 #include "bench/jobs/elastic/failover.h"
+#include "bench/jobs/factorization/factorization.h"
 #include "bench/jobs/foreseen_rank.h"
 #include "bench/jobs/local_ranks.h"
 #include "bench/jobs/restart.h"
@@ -168,7 +169,7 @@ Status run_local(BenchFlags& flags) {
         if (!flags.cut.empty()) add("--cut", flags.cut);
         for (const std::string& within : flags.within)
             add("--within", within);
-    } else if (flags.bench != "latency") {
+    } else if (flags.bench != "latency" && !flags.is_factorization()) {
         add("--in-flight", flags.in_flight);
     }
     if (!flags.is_sparse()) add("--seconds", flags.seconds);
@@ -208,6 +209,11 @@ std::string what(const BenchFlags& flags) {
         return "lists of 8192 keys of 1e6 that the server has not seen, rows of float32; limit: "
                "one core without messages";
     }
+    if (flags.bench == "scan") {
+        return "all rows of a table of float32, read out by one worker; limit: the worker pulls "
+               "them, "
+               "whose keys it knows, by known lists or ranges of 1 MiB";
+    }
     return fmt::format("dense float32 {}, table of {} MiB; limit: {}",
                        flags.bench == "push"   ? "add"
                        : flags.bench == "pull" ? "pull"
@@ -227,6 +233,8 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
         WEIR_TRY(bench_insert(client, flags, report));
     } else if (flags.bench == "lookup") {
         WEIR_TRY(bench_lookup(client, flags, report));
+    } else if (flags.bench == "scan") {
+        WEIR_TRY(bench_scan(client, flags, report));
     } else {
         WEIR_TRY(bench_dense(client, flags, report));
     }
@@ -237,13 +245,15 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// In `delay`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
+/// In `delay`, `factorization`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
 Status work(const Job& job, Client& client, const BenchFlags& flags, const Config& config,
             CheckpointOrders& orders) {
     std::optional<ElasticMoves> moves;
     Status outcome;
     if (flags.is_delay()) {
         outcome = bench_delay(client, flags, job.shape());
+    } else if (flags.is_factorization()) {
+        outcome = bench_factorization(client, flags, job.shape());
     } else if (flags.is_elastic()) {
         outcome = bench_elastic(client, flags, job.shape(), config, moves);
     } else if (flags.is_checkpoint()) {

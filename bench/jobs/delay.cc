@@ -25,7 +25,7 @@ constexpr uint64_t kComputeNs = 2 * kMillisecond;  ///< per iteration, when not 
 constexpr uint64_t kBurstNs = 8 * kComputeNs;      ///< with a factor of 3, it costs 5 iterations
 constexpr uint64_t kDelayIterationsMin = 24;
 constexpr KeyRange kAllOfThem{0, kDelayValues};
-constexpr uint64_t kOpenMax = 9;  ///< of the largest tau, and where nobody waits for another worker
+constexpr uint64_t kToldMax = 8;  ///< eventual: of its progress that a worker tells at a time
 
 constexpr std::array<Consistency, 6> kModels = {Consistency::bounded(0), Consistency::bounded(1),
                                                 Consistency::bounded(2), Consistency::bounded(4),
@@ -86,20 +86,17 @@ private:
     std::optional<Table<uint64_t>> progress_;  ///< eventual: by worker, its last iteration
     std::optional<Table<double>> results_;
     Buffer<float> pulled_;
-    std::vector<Buffer<float>> pushed_;  ///< as many as iterations may be open
     std::vector<uint64_t> progress_of_all_;
-    std::vector<uint64_t> told_;  ///< as many
+    std::array<uint64_t, kToldMax> told_{};
     Tasks pushes_;
     Tasks tells_;
     Measured measured_;
 };
 
 Status DelayRun::prepare(size_t number) {
-    const uint64_t open = model_.is_eventual() ? kOpenMax : model_.open_max();
-    TableOptions options{.layout = Layout::kDense, .key_count = kDelayValues};
-    options.max_delay = static_cast<uint32_t>(open - 1);
     const std::string name = fmt::format("delay.{}", number);
-    WEIR_ASSIGN(table_, client_.create_table<float>(name, options));
+    WEIR_ASSIGN(table_, iterations_.create_table<float>(
+                            name, {.layout = Layout::kDense, .key_count = kDelayValues}));
     const uint64_t workers = slowdown_.worker_count;
     WEIR_ASSIGN(progress_, client_.create_table<uint64_t>(
                                name + ".progress",
@@ -109,13 +106,7 @@ Status DelayRun::prepare(size_t number) {
                                                         .key_count = workers * Measured::kNumbers,
                                                         .rule = assign()}));
     WEIR_ASSIGN(pulled_, client_.make_buffer<float>(kDelayValues));
-    for (uint64_t i = 0; i < open; ++i) {
-        WEIR_ASSIGN(Buffer<float> buffer, client_.make_buffer<float>(kDelayValues));
-        fill_with_updates(buffer.span());
-        pushed_.push_back(std::move(buffer));
-    }
     progress_of_all_.resize(workers);
-    told_.resize(open);
     return {};
 }
 
@@ -134,18 +125,22 @@ Status DelayRun::run() {
 }
 
 /// Iteration t - tau - 1 is finished, then t begins. Under the eventual model a worker waits for nobody
-/// else, but for its own pushes: it has as many under way as with the largest tau.
+/// else, but for its own pushes, of which some may be under way (Iterations::kEventualBuffers).
 Status DelayRun::iteration(uint64_t t) {
     WEIR_TRY(waiting([&] { return iterations_.begin(t); }));
-    WEIR_TRY(waiting([&] { return pushes_.wait_for_room(pushed_.size()); }));
     if (model_.is_eventual()) WEIR_TRY(look_at_progress(t));
     Task pull = iterations_.pull(*table_, kAllOfThem, pulled_.span());
     WEIR_TRY(waiting([&] { return pull.wait(); }));
     if (const auto shown = pull.iteration_shown(); shown && !model_.is_eventual())
         measured_.staleness.count(t, *shown);
     compute();
-    const Buffer<float>& values = pushed_[t % pushed_.size()];
-    Task push = iterations_.push(*table_, kAllOfThem, values.span());
+    std::span<float> values;
+    WEIR_TRY(waiting([&]() -> Status {
+        WEIR_ASSIGN(values, iterations_.values(*table_));
+        return {};
+    }));
+    fill_with_updates(values);
+    Task push = iterations_.push(*table_, kAllOfThem, values);
     if (model_.is_eventual()) tell_progress(t, push.id());
     pushes_.add(std::move(push));
     return {};

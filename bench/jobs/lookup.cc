@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // weir bench lookup: wide rows, as in embedding tables, by lists that the server has not seen.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -8,16 +7,16 @@
 
 #include "bench/jobs/keys.h"
 #include "bench/jobs/pushed_rules.h"
+#include "bench/jobs/unseen_lists.h"
 #include "bench/limits/wide_table.h"
 #include "bench/micro/arena.h"
-#include "lib/base/random.h"
 
 namespace weir::bench {
 namespace {
 
 using limits::WideTable;
 
-constexpr size_t kListKeys = 8192;
+constexpr size_t kListKeys = UnseenLists::kListKeys;
 
 class LookupBench {
 public:
@@ -32,20 +31,6 @@ public:
     Status run(uint32_t width, const PushedRule& pushed, bool has_pulls);
 
 private:
-    [[nodiscard]] std::span<const uint64_t> list(size_t i) const {
-        return keys_.span().subspan(i * kListKeys, kListKeys);
-    }
-
-    /// Puts the same keys into lists that the server has not seen.
-    void new_lists() {
-        std::ranges::shuffle(keys_.span(), random_);
-        for (size_t i = 0; i < list_count_; ++i)
-            std::ranges::sort(keys_.span().subspan(i * kListKeys, kListKeys));
-    }
-
-    /// Starts `operation(i)` for every list i and returns the keys per second.
-    template <class Operation>
-    Result<double> time_lists(Flight& flight, Operation&& operation);
     template <class Operation, class Limit>
     Status measure(std::string work, size_t row_floats, Operation&& operation, Limit&& limit);
 
@@ -54,22 +39,8 @@ private:
     BenchReport& report_;
     size_t list_count_;
     uint32_t in_flight_;
-    Buffer<uint64_t> keys_;  // list after list
-    Random random_{5};
+    UnseenLists lists_;
 };
-
-template <class Operation>
-Result<double> LookupBench::time_lists(Flight& flight, Operation&& operation) {
-    const SteadyClock clock;
-    const uint64_t begin_ns = clock.now_ns();
-    for (size_t i = 0; i < list_count_; ++i) {
-        WEIR_TRY(flight.room());
-        const uint64_t now_ns = clock.now_ns();
-        flight.add(operation(i), now_ns);
-    }
-    WEIR_TRY(flight.finish());
-    return static_cast<double>(keys_.size()) * 1e9 / static_cast<double>(clock.now_ns() - begin_ns);
-}
 
 template <class Operation, class Limit>
 Status LookupBench::measure(std::string work, size_t row_floats, Operation&& operation,
@@ -77,9 +48,9 @@ Status LookupBench::measure(std::string work, size_t row_floats, Operation&& ope
     WEIR_ASSIGN(const uint64_t copied_before, copied_bytes(client_));
     Turns turns(std::move(work), kListKeys, row_floats * sizeof(float), in_flight_);
     for (int i = 0; i < flags_.repetitions(); ++i) {
-        new_lists();
-        WEIR_ASSIGN(const double ours, time_lists(turns.flight, operation));
-        turns.add(ours, keys_per_s(flags_, keys_.size(), [&] {
+        lists_.shuffle();
+        WEIR_ASSIGN(const double ours, lists_.time(turns.flight, operation));
+        turns.add(ours, keys_per_s(flags_, lists_.key_count(), [&] {
                       for (size_t at = 0; at < list_count_; ++at)
                           limit(at);
                   }));
@@ -90,12 +61,8 @@ Status LookupBench::measure(std::string work, size_t row_floats, Operation&& ope
 }
 
 Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls) {
-    const size_t key_count = list_count_ * kListKeys;
-    if (keys_.size() == 0) {
-        WEIR_ASSIGN(keys_, client_.make_buffer<uint64_t>(key_count));
-        for (size_t i = 0; i < key_count; ++i)
-            keys_[i] = mix64(i + 1);
-    }
+    WEIR_TRY(lists_.make(client_, list_count_));
+    const size_t key_count = lists_.key_count();
     TableOptions options{.layout = Layout::kSparse, .key_count = key_count, .width = width};
     options.rule = pushed.rule;
     const std::string name = fmt::format("lookup {} {}", pushed.rule.name, width);
@@ -105,9 +72,9 @@ Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls
     WEIR_ASSIGN(Buffer<float> gradients, client_.make_buffer<float>(pushed_floats));
     WEIR_ASSIGN(Buffer<float> pulled, client_.make_buffer<float>(in_flight_ * list_values));
     fill_with_updates(gradients.span());
-    const auto push = [&](size_t i) { return table.push(list(i), gradients.span()); };
+    const auto push = [&](size_t i) { return table.push(lists_.list(i), gradients.span()); };
     const auto pull = [&](size_t i) {
-        return table.pull(list(i),
+        return table.pull(lists_.list(i),
                           pulled.span().subspan(i % in_flight_ * list_values, list_values));
     };
     // The limit's table has the same keys, with rows in the order of their insertion.
@@ -119,18 +86,18 @@ Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls
     WideTable ready({arena.array<WideTable::Bucket>(buckets), buckets},
                     arena.array<float>(key_count * row_floats), width, pushed.step);
     auto* const out = arena.array<float>(list_values);
-    new_lists();
+    lists_.shuffle();
     Flight loading(in_flight_);
-    WEIR_TRY(time_lists(loading, push));
+    WEIR_TRY(lists_.time(loading, push));
     for (size_t i = 0; i < list_count_; ++i)
-        ready.insert(list(i));
+        ready.insert(lists_.list(i));
     if (has_pulls) {
         WEIR_TRY(measure(fmt::format("pull, width {}", width), width, pull,
-                         [&](size_t i) { ready.pull(list(i), out); }));
+                         [&](size_t i) { ready.pull(lists_.list(i), out); }));
     }
     WEIR_TRY(measure(fmt::format("{} push, width {}", pushed.rule.name, width),
                      pushed.step.pushed_floats(width), push,
-                     [&](size_t i) { ready.push(list(i), gradients.data()); }));
+                     [&](size_t i) { ready.push(lists_.list(i), gradients.data()); }));
     return client_.drop_table(name);
 }
 

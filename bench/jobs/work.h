@@ -65,12 +65,16 @@ struct BenchFlags {
 
     [[nodiscard]] bool is_restart() const { return bench == "restart"; }
 
+    [[nodiscard]] bool is_factorization() const { return bench == "factorization"; }
+
     [[nodiscard]] bool is_checkpoint() const { return bench == "checkpoint"; }
 
     /// Servers join it.
     [[nodiscard]] bool needs_contact() const { return is_elastic() || is_failover(); }
 
-    [[nodiscard]] bool is_sparse() const { return bench == "insert" || bench == "lookup"; }
+    [[nodiscard]] bool is_sparse() const {
+        return bench == "insert" || bench == "lookup" || bench == "scan";
+    }
 
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }
 
@@ -87,6 +91,7 @@ Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report)
 Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report);
+Status bench_scan(Client& client, const BenchFlags& flags, BenchReport& report);
 
 /// A queue of operations in flight, at most `in_flight` at a time. It times each of them.
 class Flight {

@@ -87,6 +87,10 @@ inline constexpr auto kConfigVariables = std::to_array<ConfigVariable>({
      .meaning =
          "with reassign: how long a worker may show no sign of life, 5 or more; 0: as long as "
          "it likes (JobOptions::work_lease)"},
+    {.name = "WEIR_PLUGINS",
+     .meaning =
+         "files with update rules to load, with : between them (JobOptions::plugins); the same "
+         "files for all processes with servers"},
     {.name = "WEIR_CONTACT_FILE",
      .meaning = "file to write for those who look after the job or join it "
                 "(JobOptions::contact_file)"},

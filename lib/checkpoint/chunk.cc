@@ -163,7 +163,7 @@ bool decode_place(ByteReader& from, uint32_t version, ChunkPlace& place) {
     } else {
         is_sound = is_sound && rows.pushed_values > 0 &&
                    rows.state_bytes <= Chunk::kStateBytesMax &&
-                   rows.state_bytes % size_of(rows.value_type) == 0;
+                   rows.state_bytes % size_of(rows.pushed_type) == 0;
     }
     place.key_count = from.number<uint64_t>();
     place.range.first = from.number<uint64_t>();

@@ -36,6 +36,9 @@ struct JobOptions {
     bool colocate = false;
     /// Registers the user's own update rules; must do the same on every rank.
     std::function<void(RuleRegistry&)> add_rules{};
+    /// Files with update rules (weir_plugin.h) that this process loads, and whose code it runs: at most 16.
+    /// Processes with servers must have the same files; others need none. WEIR_PLUGINS
+    std::vector<std::string> plugins{};
     OnWorkerLoss on_worker_loss = OnWorkerLoss::kStop;  ///< WEIR_ON_WORKER_LOSS
     /// With OnWorkerLoss::kReassign: the part of the work that a worker has is given to the others once
     /// its process has shown no sign of life for so long, and a quarter more, because it is stopped or
@@ -94,6 +97,7 @@ struct JoinOptions {
     uint32_t weight = 1;         ///< of its server: its share in relation to other servers'
     bool has_iterations = true;  ///< its workers take part in iterations
     std::function<void(RuleRegistry&)> add_rules{};  ///< as in JobOptions
+    std::vector<std::string> plugins{};              ///< the same
 };
 
 /// The size of the job, and this process's part of it.

@@ -9,6 +9,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/plugins/plugin.h"
+
 namespace weir {
 namespace {
 
@@ -38,6 +40,7 @@ constexpr std::array kOptionVariables = {
     OptionVariable{"shards_per_server", "WEIR_SHARDS"},
     OptionVariable{"workers", "WEIR_WORKERS"},
     OptionVariable{"colocate", "WEIR_COLOCATE"},
+    OptionVariable{"plugins", "WEIR_PLUGINS"},
     OptionVariable{"replicas", "WEIR_REPLICAS"},
     OptionVariable{"managers", "WEIR_MANAGERS"},
     OptionVariable{"on_worker_loss", "WEIR_ON_WORKER_LOSS"},
@@ -57,6 +60,12 @@ bool is_value(std::string_view behind) {
 
 }  // namespace
 
+std::vector<std::string> plugins_with_variable(std::vector<std::string> plugins,
+                                               const Config& config) {
+    const std::string_view given = config.text("WEIR_PLUGINS");
+    return given.empty() ? std::move(plugins) : split_plugin_paths(given);
+}
+
 Result<JobOptions> with_variables(JobOptions options, const Config& config) {
     WEIR_TRY(set_count(config, "WEIR_SERVERS", options.servers));
     WEIR_TRY(set_count(config, "WEIR_SHARDS", options.shards_per_server));
@@ -72,6 +81,7 @@ Result<JobOptions> with_variables(JobOptions options, const Config& config) {
     }
     WEIR_TRY(set_seconds(config, "WEIR_WORK_LEASE_S", options.work_lease));
     WEIR_TRY(set_seconds(config, "WEIR_CHECKPOINT_EVERY_S", options.checkpoint_every));
+    options.plugins = plugins_with_variable(std::move(options.plugins), config);
     set_text(config, "WEIR_CONTACT_FILE", options.contact_file);
     set_text(config, "WEIR_CHECKPOINT_DIR", options.checkpoint_folder);
     set_text(config, "WEIR_RESUME", options.resume);

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/config.h"
 #include "lib/base/result.h"
@@ -19,5 +20,9 @@ namespace weir {
 /// `text`, in which options stand as `servers`, with the variable in place of each that has its value from
 /// one: "`servers` 2" becomes "WEIR_SERVERS=2".
 [[nodiscard]] std::string in_variables(std::string_view text, const Config& config);
+
+/// JobOptions::plugins, likewise.
+[[nodiscard]] std::vector<std::string> plugins_with_variable(std::vector<std::string> plugins,
+                                                             const Config& config);
 
 }  // namespace weir

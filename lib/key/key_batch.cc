@@ -34,20 +34,26 @@ std::span<const uint32_t> KeyBatch::counts() const noexcept {
     return counts_;
 }
 
-void KeyBatch::take(KeySpan callers_keys) {
-    const std::span<const uint64_t> callers = callers_keys.span();
-    if (callers.size() >= std::numeric_limits<uint32_t>::max()) {
+void KeyBatch::begin(size_t key_count) {
+    if (key_count >= std::numeric_limits<uint32_t>::max()) {
         std::fprintf(stderr, "weir: KeyBatch: %zu keys are too many; a batch has up to 2^32 - 2\n",
-                     callers.size());
+                     key_count);
         std::abort();
     }
-    items_.resize(callers.size());
-    for (size_t i = 0; i < callers.size(); ++i)
-        items_[i] = {callers[i], static_cast<uint32_t>(i)};
+    if (kept_.rows != nullptr && kept_.rows->is_in_use()) {
+        std::fprintf(stderr,
+                     "weir: KeyBatch::assign: a push or pull of the batch before has not "
+                     "ended; wait for its task first\n");
+        std::abort();
+    }
+    items_.resize(key_count);
+}
+
+void KeyBatch::find_places() {
     sort();
     keys_.clear();
     counts_.clear();
-    places_.resize(callers.size());
+    places_.resize(items_.size());
     for (const Item& item : items_) {
         if (keys_.empty() || keys_.back() != item.key) {
             keys_.push_back(item.key);

@@ -36,7 +36,7 @@ void JobTables::take_rule(Entry& entry, const TableMessage& wanted) {
     std::optional<TableSchema> known = decode_schema(entry.message.schema);
     const std::optional<TableSchema> asked = decode_schema(wanted.schema);
     if (!known || !asked || known->rule != asked->rule) return;  // the worker compares the schemas
-    if (known->rule_version != asked->rule_version)
+    if (asked->rule_hash != 0 && known->rule_version != asked->rule_version)
         log(LogLevel::kWarning,
             "table '{}' was written with version {} of its rule '{}', and goes on with version {}",
             known->name, known->rule_version, known->rule, asked->rule_version);

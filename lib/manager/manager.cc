@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/node/lease_line.h"
 #include "lib/ring/plan.h"
+#include "lib/store/rules/rule_codec.h"
 #include "lib/wire/fault.h"
 
 namespace weir {
@@ -170,6 +171,7 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         }
         case Kind::kCreateTable: return create_table(asker, frame);
         case Kind::kOpenTable: return open_table(asker, frame);
+        case Kind::kRule: return describe_rule(asker, frame);
         case Kind::kDropTable: return drop_table(asker, frame);
         case Kind::kBarrier: barrier_.arrive(asker); return settle_barrier();
         case Kind::kWithdraw: return withdraw(asker, frame.header.first);
@@ -354,6 +356,26 @@ void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     if (waits_for_first_copies()) return early_tables_.push_back({asker, *message, true});
     add_made_table(tables_.open(asker, message->name, job_shards()));
+}
+
+/// Whether a server that joins has loaded what the others have.
+Status Manager::check_plugins(const JoinMessage& join) const {
+    const auto its =
+        join.plugins.empty() ? std::optional(PluginList()) : PluginList::decode(join.plugins);
+    if (!its) return Error(Errc::kProtocol, "a malformed list of plugins");
+    const std::string how = its->difference(fmt::format("this server ({})", join.host_name),
+                                            options_.plugins, "each server of the job");
+    if (how.empty()) return {};
+    return Error(Errc::kInvalidArgument, how);
+}
+
+void Manager::describe_rule(const Asker& asker, const wire::Frame& frame) {
+    const auto name = decode_text(frame.values);
+    if (!name) return refuse(asker.connection, "a malformed name of a rule");
+    const Result<const RuleEntry*> rule =
+        options_.rules == nullptr ? Error(Errc::kNotFound, "") : options_.rules->find(*name);
+    if (!rule) return answer(outbox_, asker, Errc::kNotFound);
+    answer(outbox_, asker, Errc::kOk, encode_text(encode_rule(**rule)));
 }
 
 /// Also by a worker whose share is void: it may be done with the tables of an earlier one.

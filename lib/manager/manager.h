@@ -43,6 +43,8 @@
 #include "lib/node/outbox.h"
 #include "lib/node/state_machine.h"
 #include "lib/ring/view.h"
+#include "lib/store/plugins/plugin_list.h"
+#include "lib/store/rules/rule_registry.h"
 #include "lib/wire/job_status.h"
 #include "lib/wire/messages.h"
 #include "transport/transport.h"
@@ -70,6 +72,10 @@ struct ManagerOptions {
     /// For people; empty: it is the only one, in rank 0. Of several, each says what it knows.
     std::function<JobStatus::Managers()> managers{};
     CheckpointOptions checkpoints{};
+    /// Of the job's servers, which those that join later must have, too.
+    PluginList plugins{};
+    /// That workers may ask about; it outlives the manager. Null: none.
+    const RuleRegistry* rules = nullptr;
     /// The checkpoint that the job goes on from; CheckpointOptions::resumed_folder says where it is.
     std::optional<checkpoint::Manifest> resume{};
 };
@@ -205,13 +211,15 @@ private:
     [[nodiscard]] std::vector<JobStatus::OpenIteration> open_iterations() const;
     [[nodiscard]] JobStatus::Checkpoints checkpoint_state() const;
 
-    // manager.cc: tables and the end
+    // manager.cc: tables, rules and the end
     void create_table(const Asker& asker, const wire::Frame& frame);
     [[nodiscard]] bool waits_for_first_copies() const;
     void look_for_first_copies(uint64_t now_ns);
     void add_made_table(std::optional<uint32_t> made);
     void forget_refused_tables();
     void open_table(const Asker& asker, const wire::Frame& frame);
+    [[nodiscard]] Status check_plugins(const JoinMessage& join) const;
+    void describe_rule(const Asker& asker, const wire::Frame& frame);
     void drop_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);
     void lose_silent_workers(uint64_t now_ns);

@@ -43,6 +43,7 @@ Status Manager::ask_to_join(ConnectionId connection, Peer& peer) {
         return Error(Errc::kAlreadyExists,
                      "the server that asks to join with this number is in the job already");
     }
+    WEIR_TRY(check_plugins(peer.is));
     WEIR_ASSIGN(const Joiners::Server* const server,
                 joiners_.add_shard(connection, peer.is, clock_.now_ns()));
     peer.state = Peer::State::kAsking;

@@ -15,11 +15,18 @@ void Outbox::send(transport::ConnectionId connection, wire::FrameHeader& header,
     WEIR_CHECK(body.size() <= UINT32_MAX);
     header.body_bytes = static_cast<uint32_t>(body.size());
     const std::span<const std::byte> head = wire::bytes_of(header);
-    const std::array parts{head, body};
+    if (connection == gathers_for_) [[unlikely]]
+        return gather(head, body);
+    send(connection, std::array{head, body});
+}
+
+void Outbox::send(transport::ConnectionId connection,
+                  std::span<const std::span<const std::byte>> parts) {
     const bool first = queues_.empty() || !queues_.contains(connection);
     if (first && post(connection, parts)) return;
-    Message message{++waited_count_, {head.begin(), head.end()}};
-    message.bytes.insert(message.bytes.end(), body.begin(), body.end());
+    Message message{++waited_count_, {}};
+    for (const std::span<const std::byte> part : parts)
+        message.bytes.insert(message.bytes.end(), part.begin(), part.end());
     Queue& queue = queues_[connection];
     queue.bytes += sizeof(Message) + message.bytes.size();
     queue.messages.push_back(std::move(message));
@@ -30,6 +37,34 @@ void Outbox::send(transport::ConnectionId connection, wire::FrameHeader& header,
         endpoint_.peer_name(connection), queue.messages.size(), queue.bytes);
     queues_.erase(connection);
     endpoint_.close(connection);
+}
+
+void Outbox::begin_message(transport::ConnectionId connection) {
+    WEIR_CHECK(gathers_for_ == 0 && gathered_.empty() && connection != 0);
+    gathers_for_ = connection;
+    if (message_bytes_max_ == 0) message_bytes_max_ = endpoint_.capabilities().message_bytes_max;
+}
+
+void Outbox::end_message() {
+    send_gathered();
+    gathers_for_ = 0;
+}
+
+void Outbox::gather(std::span<const std::byte> head, std::span<const std::byte> body) {
+    const size_t at = wire::aligned(gathered_.size());
+    const size_t bytes = head.size() + body.size();
+    if (bytes > kGatheredBytesMax || at + bytes > message_bytes_max_) send_gathered();
+    if (bytes > kGatheredBytesMax) return send(gathers_for_, std::array{head, body});
+    gathered_.resize(wire::aligned(gathered_.size()));
+    gathered_.insert(gathered_.end(), head.begin(), head.end());
+    gathered_.insert(gathered_.end(), body.begin(), body.end());
+}
+
+void Outbox::send_gathered() {
+    if (gathered_.empty()) return;
+    const std::span<const std::byte> part = gathered_;
+    send(gathers_for_, std::span(&part, 1));
+    gathered_.clear();
 }
 
 bool Outbox::post(transport::ConnectionId connection,
@@ -75,6 +110,7 @@ bool Outbox::has_sent(uint64_t number) const noexcept {
 
 void Outbox::forget(transport::ConnectionId connection) {
     queues_.erase(connection);
+    if (connection == gathers_for_) gathered_.clear();
 }
 
 }  // namespace weir

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// Outbox: sends frames to connections that may have no room now. A frame that cannot be sent is
-/// copied and sent later, in order. A peer that sends requests and does not take the replies
+/// copied and sent later, in order; so are those that are to leave as one message. A peer that sends requests and does not take the replies
 /// would make it grow without end: its connection is closed.
 
 #include <cstddef>
@@ -37,6 +37,10 @@ public:
         send(connection, header, body);
     }
 
+    /// Until end_message(), frames to this connection that fit into one message are put together.
+    void begin_message(transport::ConnectionId connection);
+    void end_message();
+
     /// Sends waiting frames as far as there is room. Returns the number of frames sent.
     size_t flush();
     /// Drops the frames that wait for a connection that is closed.
@@ -50,10 +54,10 @@ public:
 
     [[nodiscard]] bool empty() const noexcept { return queues_.empty(); }
 
-    /// How many frames have had to wait; the number of the last one that has.
+    /// How many messages have had to wait; the number of the last one that has.
     [[nodiscard]] uint64_t waited_count() const noexcept { return waited_count_; }
 
-    /// Whether none of the frames up to that number waits any more.
+    /// Whether none of those up to that number waits any more.
     [[nodiscard]] bool has_sent(uint64_t number) const noexcept;
 
 private:
@@ -67,6 +71,13 @@ private:
         size_t bytes = 0;
     };
 
+    /// Frames of more bytes leave alone: a copy of them costs more than a message.
+    static constexpr size_t kGatheredBytesMax = 4096;
+
+    void gather(std::span<const std::byte> head, std::span<const std::byte> body);
+    void send_gathered();
+    void send(transport::ConnectionId connection,
+              std::span<const std::span<const std::byte>> parts);
     /// False: there is no room now.
     [[nodiscard]] bool post(transport::ConnectionId connection,
                             std::span<const std::span<const std::byte>> parts);
@@ -74,6 +85,9 @@ private:
     transport::Endpoint& endpoint_;
     size_t waiting_bytes_max_;
     uint64_t waited_count_ = 0;
+    transport::ConnectionId gathers_for_ = 0;  ///< 0: no connection
+    size_t message_bytes_max_ = 0;             ///< of the endpoint; set when it first gathers
+    std::vector<std::byte> gathered_;
     std::unordered_map<transport::ConnectionId, Queue> queues_;
 };
 

@@ -66,6 +66,7 @@ JoinMessage Shard::join_message() const {
         message.shard_count = options_.join->shard_count;
         message.weight = options_.join->weight;
         message.pool_bytes = options_.join->pool_bytes;
+        message.plugins = options_.join->plugins;
     }
     message.pass = pass_;
     return message;
@@ -219,12 +220,43 @@ void Shard::handle(const Completion& completion) {
 
 void Shard::receive(ConnectionId connection, std::span<const std::byte> message) {
     wire::Frame frame;
-    if (wire::decode(message, frame) != Errc::kOk) {
+    std::span<const std::byte> rest = message;
+    const bool is_well_formed = wire::decode_next(rest, frame) == Errc::kOk &&
+                                (rest.empty() || !to_manager_.owns(connection));
+    if (!is_well_formed) {
         return to_manager_.owns(connection)
                    ? end(Error(Errc::kProtocol,
                                fmt::format("the manager sent {}", wire::fault_of(message))))
                    : refuse(connection, wire::fault_of(message));
     }
+    if (!rest.empty()) [[unlikely]]
+        return receive_several(connection, frame, rest);
+    receive(connection, frame);
+}
+
+/// Requests that came as one message: each is handled as if it had come alone, and replies that are ready
+/// then leave as one message. `frame` is the first one.
+void Shard::receive_several(ConnectionId connection, wire::Frame& frame,
+                            std::span<const std::byte> rest) {
+    replies_.begin_message(connection);
+    while (true) {
+        // A request may close its connection; what is behind it then counts no more.
+        Session* const session = sessions_.find(connection);
+        if (session == nullptr || !session->known || !wire::is_request(frame.header.kind)) {
+            refuse(connection, "several frames in one message that are not all pushes and pulls");
+            break;
+        }
+        receive_request(*session, frame);
+        if (rest.empty() || sessions_.find(connection) == nullptr) break;
+        if (wire::decode_next(rest, frame) != Errc::kOk) {
+            refuse(connection, "a malformed frame");
+            break;
+        }
+    }
+    replies_.end_message();
+}
+
+void Shard::receive(ConnectionId connection, wire::Frame& frame) {
     if (to_manager_.owns(connection)) return receive_from_manager(frame);
     Session* const session = sessions_.find(connection);
     if (session == nullptr) return replication_.receive(connection, frame);
@@ -234,21 +266,23 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
         if (kind == Kind::kFollow) return follow(connection, frame);
         return refuse(connection, "a frame before the hello that names its worker");
     }
-    if (kind == Kind::kPush || kind == Kind::kPull) {
-        replication_.note_request();
-        // Also of a table that has not come yet: the push may wait for the view that does.
-        const bool is_counted = kind == Kind::kPush &&
-                                (frame.header.flags & wire::kAggregate) == 0 &&
-                                frame.header.table < TableMessage::kTablesMax;
-        if (is_counted) frame.number = session->order(frame.header.table).arrived(frame.header);
-        Request request = request_of(connection, frame);
-        return admit(*session, request);
-    }
+    if (wire::is_request(kind)) return receive_request(*session, frame);
     if (kind == Kind::kHello) return another_hello(*session, frame);
     if (kind == Kind::kScan) return scan(*session, frame);
     if (kind == Kind::kStats) return give_sign_of_life(connection, frame.header.request);
     if (kind == Kind::kLeave) return worker_gave_up(*session, frame.header.request);
     refuse(connection, "a frame that workers do not send to a shard");
+}
+
+void Shard::receive_request(Session& session, wire::Frame& frame) {
+    replication_.note_request();
+    const wire::FrameHeader& h = frame.header;
+    // Also of a table that has not come yet: the push may wait for the view that does.
+    const bool is_counted = h.kind == Kind::kPush && (h.flags & wire::kAggregate) == 0 &&
+                            h.table < TableMessage::kTablesMax;
+    if (is_counted) frame.number = session.order(h.table).arrived(h);
+    Request request = request_of(session.connection, frame);
+    admit(session, request);
 }
 
 /// A connection turns out to be no worker's.

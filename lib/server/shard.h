@@ -25,7 +25,7 @@
 /// A segment that moves: shard_view.cc and shard_streams.cc, with Replication.
 /// A checkpoint: shard_checkpoint.cc, with CheckpointPart and TableFill.
 /// A pull goes through start() and apply() to shard_pull.cc, and from there through PullWrites if
-/// the network has to write the values.
+/// the network has to write the values. A push that wants values becomes a pull in execute().
 
 #include <array>
 #include <deque>
@@ -71,6 +71,7 @@ struct ShardJoin {
     uint32_t shard_count = 1;
     uint32_t weight = 1;      ///< of the server, as in ViewServer
     uint64_t pool_bytes = 0;  ///< of the server
+    std::string plugins{};    ///< JoinMessage::plugins
 };
 
 struct ShardOptions {
@@ -166,6 +167,10 @@ private:
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
+    void receive(ConnectionId connection, wire::Frame& frame);
+    void receive_several(ConnectionId connection, wire::Frame& frame,
+                         std::span<const std::byte> rest);
+    void receive_request(Session& session, wire::Frame& frame);
     void follow(ConnectionId connection, const wire::Frame& frame);
     void hello(Session& session, const wire::Frame& frame);
     void act_on(const Session& session, Sessions::Hello verdict);
@@ -239,6 +244,7 @@ private:
     [[nodiscard]] OfEpoch judge_other_epoch(uint32_t epoch) const noexcept;
     void admit(Session& session, Request& request);
     [[nodiscard]] Errc check(const ShardTable& table, const Request& request) const;
+    void refuse_request(const Request& request, Errc why, uint64_t detail = 0);
     void admit_part(Session& session, ShardTable& table, Request& request, Errc status);
     [[nodiscard]] IterationProgress::Verdict judge_part(const Session& session, ShardTable& table,
                                                         const Request& request);
@@ -312,6 +318,7 @@ private:
     void admit_push(Session& session, ShardTable& table, Request& request);
     [[nodiscard]] bool execute(const Session& session, ShardTable& table, PushOrder& order,
                                const Request& request);
+    void pull_pushed(const Request& push);
     [[nodiscard]] uint32_t first_segment(const ShardTable& table,
                                          const Request& request) const noexcept;
     [[nodiscard]] Result<Entries> resolve_push(ShardTable& table, const Request& request,
@@ -344,6 +351,8 @@ private:
 
     // shard_pull.cc: sends values
     void pull(ShardTable& table, const Request& request);
+    void end_pull(const Request& request, Errc status, uint64_t shown,
+                  std::span<const std::byte> values = {});
     [[nodiscard]] Result<std::span<const std::byte>> values_of(ShardTable& table,
                                                                const Request& request,
                                                                size_t bytes);
@@ -354,7 +363,9 @@ private:
     void end_writes();
 
     // shard_scan.cc: reads out a table
-    void scan(const Session& session, const wire::Frame& frame);
+    void scan(Session& session, const wire::Frame& frame);
+    void scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
+                       const ScanReply& reply, const ScanColumns& columns, ShardTable& table);
     // shard_get.cc: what a command asks for
     void get(uint64_t request, std::span<const std::byte> body);
     [[nodiscard]] static KeyState read_key(TableShard& rows, uint64_t key,

@@ -101,15 +101,35 @@ Errc Shard::check(const ShardTable& table, const Request& request) const {
     const TableSchema& schema = table.rows->schema();
     if (h.value_type != static_cast<uint8_t>(schema.value_type)) return Errc::kTypeMismatch;
     // decode() bounds the count, and the schema bounds the row size: nothing here overflows.
-    const size_t row_bytes = h.kind == Kind::kPush ? table.rows->row_layout().pushed_bytes()
-                                                   : table.rows->row_layout().value_bytes();
-    const uint64_t bytes = h.count * row_bytes;
+    const RowLayout& layout = table.rows->row_layout();
+    const auto has_room = [&](uint64_t bytes) {
+        return bytes + sizeof(wire::FrameHeader) <= endpoint_->capabilities().message_bytes_max;
+    };
+    const uint64_t bytes = h.count * row_bytes_of(request, layout);
+    bool fits = false;
     if ((h.flags & wire::kValuesRemote) != 0) {
-        return request.values_at.length_bytes == bytes ? Errc::kOk : Errc::kProtocol;
+        fits = request.values_at.length_bytes == bytes;
+    } else {
+        fits = h.kind == Kind::kPush ? request.values.size() == bytes : has_room(bytes);
     }
-    if (h.kind == Kind::kPush) return request.values.size() == bytes ? Errc::kOk : Errc::kProtocol;
-    const uint64_t room = endpoint_->capabilities().message_bytes_max - sizeof(wire::FrameHeader);
-    return bytes <= room ? Errc::kOk : Errc::kProtocol;
+    if (!fits) return Errc::kProtocol;
+    if (h.encoding == 0) [[likely]]
+        return Errc::kOk;
+    if ((h.encoding & wire::kAsksWritten) != 0 && schema.layout == Layout::kDense)
+        return Errc::kInvalidArgument;
+    if ((h.encoding & wire::kWantsValues) == 0) return Errc::kOk;
+    const uint64_t out_bytes = h.count * layout.value_bytes();
+    const bool out_fits = (h.encoding & wire::kOutRemote) != 0
+                              ? request.out_at.length_bytes == out_bytes
+                              : has_room(out_bytes);
+    return out_fits ? Errc::kOk : Errc::kProtocol;
+}
+
+/// Ends a push or pull that cannot go on now, or for good.
+void Shard::refuse_request(const Request& request, Errc why, uint64_t detail) {
+    const uint64_t number = request.header.request;
+    request.was_push ? replies_.reply_pushed(request.connection, number, why, detail)
+                     : replies_.reply(request.connection, number, why, detail);
 }
 
 /// Keeps a request that cannot go on now, unless its worker has too many that wait: then it is replied to.
@@ -122,7 +142,7 @@ KeptRequest* Shard::keep(Session& session, const Request& request, Wait why) {
         const bool has_room = is_deferred ? sessions_.add_deferred(session, bytes)
                                           : sessions_.add_waiting(session, bytes);
         if (!has_room) {
-            replies_.reply(session.connection, request.header.request, Errc::kBusy);
+            refuse_request(request, Errc::kBusy);
             return nullptr;
         }
         counters_.bytes_copied += bytes;

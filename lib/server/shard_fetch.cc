@@ -36,7 +36,11 @@ void Shard::keep_keys(Request& request) {
 /// range that does not lie side by side.
 bool Shard::map_bytes(Request& request) {
     const wire::FrameHeader& h = request.header;
-    const size_t value_bytes = size_of(static_cast<ValueType>(h.value_type));
+    const RowLayout& layout = tables_[h.table]->rows->row_layout();
+    const bool asks_written = (h.encoding & wire::kAsksWritten) != 0;
+    const size_t value_bytes = asks_written            ? 1
+                               : h.kind == Kind::kPush ? size_of(layout.pushed_type)
+                                                       : size_of(layout.value_type);
     if ((h.flags & wire::kKeysRemote) != 0 && request.keys_at.length_bytes > 0) {
         const std::byte* const keys = map(request.connection, request.keys_at, sizeof(uint64_t),
                                           transport::Access::kRemoteRead);
@@ -54,7 +58,8 @@ bool Shard::map_bytes(Request& request) {
         map(request.connection, request.values_at, value_bytes, transport::Access::kRemoteWrite);
     if (request.out != nullptr) return true;
     const KeyRange keys = range_of(request);
-    return (h.flags & wire::kKeysRange) != 0 && tables_[h.table]->rows->is_in_extent(keys);
+    return (h.flags & wire::kKeysRange) != 0 && !request.has_whole_rows() &&
+           tables_[h.table]->rows->is_in_extent(keys);
 }
 
 std::byte* Shard::map(ConnectionId connection, const wire::MemoryHandle& at, size_t alignment,
@@ -87,15 +92,14 @@ void Shard::fetched(Session& session, KeptRequest& request) {
     const wire::FrameHeader& h = request.header;
     const bool is_part = request.has(wire::kAggregate);
     ShardTable* const table = tables_[h.table];
-    if (table == nullptr || table->is_dropped)
-        return replies_.reply(request.connection, h.request, Errc::kNotFound);
+    if (table == nullptr || table->is_dropped) return refuse_request(request, Errc::kNotFound);
     if (h.kind == Kind::kPush && !is_part) return fetched_push(session, *table, request);
     // The connection is about to close; the worker sends the request again on another one.
     if (request.status == Errc::kPeerLost || request.status == Errc::kCancelled) return;
     if (!may_still_run(session, request)) return;
     if (request.status == Errc::kOk) return apply(request);
     if (is_part) return end_unused_part(*table, session, h, request.status);
-    replies_.reply(request.connection, h.request, request.status);
+    refuse_request(request, request.status);
 }
 
 /// Much may have happened while the bytes of a pull or part were read. If it may not go on, it is
@@ -103,7 +107,7 @@ void Shard::fetched(Session& session, KeptRequest& request) {
 bool Shard::may_still_run(const Session& session, const Request& request) {
     const wire::FrameHeader& h = request.header;
     if (judge_epoch(h.epoch) != OfEpoch::kServed) {
-        replies_.reply(request.connection, h.request, Errc::kStaleEpoch, view_.epoch());
+        refuse_request(request, Errc::kStaleEpoch, view_.epoch());
         return false;
     }
     if (h.kind == Kind::kPull) return true;

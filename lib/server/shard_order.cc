@@ -23,6 +23,13 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
     return held.run_of({segment.first, positions.position(keys.end - 1)});
 }
 
+Errc push_entries(ShardTable& table, const Entries& entries, const Request& request,
+                  const RuleArguments* arguments) {
+    if (request.has_whole_rows()) [[unlikely]]
+        return table.rows->push_rows(entries, request.values).code();
+    return table.rows->push(entries, request.values, arguments).code();
+}
+
 }  // namespace
 
 void Shard::admit_push(Session& session, ShardTable& table, Request& request) {
@@ -42,7 +49,10 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
                     const Request& request) {
     const wire::FrameHeader& h = request.header;
     const auto reply = [&](Errc status) {
-        replies_.reply_when_replicated(request.connection, h.request, status);
+        if (status == Errc::kOk && (h.encoding & wire::kWantsValues) != 0) [[unlikely]]
+            pull_pushed(request);
+        else
+            replies_.reply_when_replicated(request.connection, h.request, status);
         return true;
     };
     if (judge_epoch(h.epoch) != OfEpoch::kServed) return reply(Errc::kStaleEpoch);
@@ -82,10 +92,8 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
     Touched touched;
     const Result<Entries> entries = resolve_push(table, request, first, touched);
     Errc status = entries.code();
-    if (status == Errc::kOk) {
-        status =
-            table.rows->push(*entries, request.values, arguments ? &*arguments : nullptr).code();
-    }
+    if (status == Errc::kOk)
+        status = push_entries(table, *entries, request, arguments ? &*arguments : nullptr);
     if (status == Errc::kOk) {
         touched.raise(*order.clock, holdings_.segments(), time);
         order.last = request.number;
@@ -99,6 +107,13 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         counters_.keys_pushed += h.count;
     }
     return reply(status);
+}
+
+/// A push that wants values was executed, now or before. What is left of it is a pull, which shows it, and
+/// says that it was executed whatever becomes of the values.
+void Shard::pull_pushed(const Request& push) {
+    Request pull = pull_of(push);
+    if (Session* const session = sessions_.find(push.connection)) start(*session, pull);
 }
 
 /// The segment that has the push's first key; kNone if this shard does not have that one.

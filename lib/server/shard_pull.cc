@@ -16,26 +16,30 @@ namespace weir {
 
 void Shard::pull(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
-    const size_t bytes = h.count * table.rows->row_layout().value_bytes();
+    const size_t bytes = h.count * row_bytes_of(request, table.rows->row_layout());
     const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         if (bytes > 0 && replies_.is_busy(request.connection))
-            return replies_.reply(request.connection, h.request, Errc::kBusy);
+            return refuse_request(request, Errc::kBusy);
         const Result<std::span<const std::byte>> found = values_of(table, request, bytes);
         const std::span<const std::byte> values = found ? *found : std::span<const std::byte>();
         counters_.bytes_copied += values.size();  // into the message
-        if (h.iteration > 0)
-            return replies_.reply_when_replicated(request.connection, h.request, found.code(),
-                                                  shown, values);
-        return replies_.reply(request.connection, h.request, found.code(), shown, values);
+        return end_pull(request, found.code(), shown, values);
     }
     if (request.out != nullptr) {
         const Errc status = read_rows(table, request, {request.out, bytes});
-        if (h.iteration > 0)
-            return replies_.reply_when_replicated(request.connection, h.request, status, shown);
-        return replies_.reply(request.connection, h.request, status, shown);
+        return end_pull(request, status, shown);
     }
     pull_by_write(table, request, bytes);
+}
+
+void Shard::end_pull(const Request& request, Errc status, uint64_t shown,
+                     std::span<const std::byte> values) {
+    const uint64_t number = request.header.request;
+    if (!request.shows_changes())
+        return replies_.reply(request.connection, number, status, shown, values);
+    if (request.was_push && status != Errc::kOk) return refuse_request(request, status);
+    replies_.reply_when_replicated(request.connection, number, status, shown, values);
 }
 
 /// The values of a pull: where they lie, if they are a range's and lie side by side; else in the
@@ -44,7 +48,7 @@ Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Req
                                                     size_t bytes) {
     const wire::FrameHeader& h = request.header;
     const KeyRange keys = range_of(request);
-    const bool is_range = (h.flags & wire::kKeysRange) != 0;
+    const bool is_range = (h.flags & wire::kKeysRange) != 0 && !request.has_whole_rows();
     if (is_range && !is_moving_ && bytes > 0 && table.rows->is_in_extent(keys))
         return table.rows->values(keys);
     reply_buffer_.resize(bytes);
@@ -59,11 +63,16 @@ Errc Shard::read_rows(ShardTable& table, const Request& request, std::span<std::
     if (h.count == 0) return Errc::kOk;
     if (is_moving_ && !serves(table, request)) return Errc::kOutOfRange;
     const Result<Entries> entries = resolve(table, request);
-    return entries ? table.rows->pull(*entries, out).code() : entries.code();
+    if (!entries) return entries.code();
+    if (h.encoding == 0) [[likely]]
+        return table.rows->pull(*entries, out).code();
+    if (request.has_whole_rows()) return table.rows->pull_rows(*entries, out).code();
+    if ((h.encoding & wire::kAsksWritten) != 0)
+        return table.rows->are_written(*entries, out).code();
+    return table.rows->pull(*entries, out).code();
 }
 
 void Shard::pull_by_write(ShardTable& table, const Request& request, size_t bytes) {
-    const wire::FrameHeader& h = request.header;
     Session* const session = sessions_.find(request.connection);
     if (session == nullptr) return;
     const uint64_t shown = table.iterations.state().last_closed();
@@ -77,10 +86,10 @@ void Shard::pull_by_write(ShardTable& table, const Request& request, size_t byte
     } else {
         status = table.rows->values(range_of(request)).code();
     }
-    if (status != Errc::kOk) return replies_.reply(request.connection, h.request, status);
+    if (status != Errc::kOk) return refuse_request(request, status);
     KeptRequest* const kept = keep(*session, request, Wait::kWrite);
     if (kept == nullptr) return;
-    const bool is_replied = h.iteration > 0 || shown > 0 || replies_.needs_lease();
+    const bool is_replied = request.shows_changes() || shown > 0 || replies_.needs_lease();
     kept->writing = {&table, is_replied, shown};
     writes_.add(*kept);
     end_writes();
@@ -100,19 +109,17 @@ void Shard::end_writes() {
         KeptRequest& pull = *ended->pull;
         ShardTable& table = *pull.writing.table;
         if (sessions_.find(pull.connection) != nullptr) {
-            const wire::FrameHeader& h = pull.header;
             const uint64_t shown = pull.writing.shown;
             // Of a connection that is about to close, the worker sends the pull again.
             const bool is_closing =
                 ended->status == Errc::kPeerLost || ended->status == Errc::kCancelled;
             if (ended->status != Errc::kOk) {
-                if (!is_closing) replies_.reply(pull.connection, h.request, ended->status);
-            } else if (h.iteration > 0) {
-                replies_.reply_when_replicated(pull.connection, h.request, Errc::kOk, shown);
+                if (!is_closing) refuse_request(pull, ended->status);
             } else if (pull.writing.is_replied) {
-                replies_.reply(pull.connection, h.request, Errc::kOk, shown);
+                end_pull(pull, Errc::kOk, shown, pull.writing.reply);
             }
         }
+        if (pull.writing.scanned) fetcher_.spares().put(std::move(pull.writing.scanned));
         end(pull);
         if (!ended->unpinned) continue;
         if (table.pins.take_iteration()) finish_iterations(table);

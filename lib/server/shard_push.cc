@@ -16,18 +16,16 @@ namespace weir {
 using wire::Kind;
 
 static Errc add_to_sum(ShardTable& table, uint64_t iteration, const Entries& entries,
-                       std::span<const std::byte> values) {
+                       std::span<const std::byte> values, const RuleArguments& arguments) {
     table.iterations.added(iteration);
-    return table.rows->push_aggregate(iteration, entries, values).code();
+    return table.rows->push_aggregate(iteration, entries, values, &arguments).code();
 }
 
 void Shard::apply(const Request& request) {
     ShardTable& table = *tables_[request.header.table];
     if (request.header.kind == Kind::kPull) {
-        if (judge_epoch(request.header.epoch) != OfEpoch::kServed) {
-            return replies_.reply(request.connection, request.header.request, Errc::kStaleEpoch,
-                                  view_.epoch());
-        }
+        if (judge_epoch(request.header.epoch) != OfEpoch::kServed)
+            return refuse_request(request, Errc::kStaleEpoch, view_.epoch());
         ++counters_.pulls;
         return pull(table, request);
     }
@@ -77,9 +75,10 @@ void Shard::push_part(ShardTable& table, const Request& request) {
             table.iterations.set_arguments(h.iteration, session->worker, *arguments);
         if (outcome.status == Errc::kOk && h.count > 0) {
             if (is_all && !table.pins.any()) all = &*entries;
-            outcome.status = all != nullptr
-                                 ? table.rows->push(*entries, request.values, &*arguments).code()
-                                 : add_to_sum(table, h.iteration, *entries, request.values);
+            outcome.status =
+                all != nullptr
+                    ? table.rows->push(*entries, request.values, &*arguments).code()
+                    : add_to_sum(table, h.iteration, *entries, request.values, *arguments);
         }
         if (outcome.status != Errc::kOk) all = nullptr;
         if (all == nullptr && h.count > 0) {

@@ -1,35 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a scan does: it sends the next rows of a table, whatever is pushed meanwhile.
+/// What a scan does: it writes the next rows of a table to the worker's memory, whatever is pushed
+/// meanwhile; straight, where that is mapped, and else from a buffer through the network.
 
 #include "lib/server/shard.h"
 
 namespace weir {
 
-void Shard::scan(const Session& session, const wire::Frame& frame) {
+void Shard::scan(Session& session, const wire::Frame& frame) {
     const uint64_t request = frame.header.request;
     const std::optional<ScanMessage> asked = ScanMessage::decode(frame.values);
     if (!asked) return refuse(session.connection, "a malformed scan");
+    const auto refused = [&](Errc why) { replies_.reply(session.connection, request, why); };
     if (asked->table >= tables_.size() || tables_[asked->table] == nullptr ||
         tables_[asked->table]->is_dropped) {
-        return replies_.reply(session.connection, request, Errc::kNotFound);
+        return refused(Errc::kNotFound);
     }
-    const TableShard& table = *tables_[asked->table]->rows;
+    ShardTable& table = *tables_[asked->table];
+    const TableSchema& schema = table.rows->schema();
     // As of a push: what moved is asked for anew, and a view that is on its way is waited for.
     if (asked->epoch < since_)
         return replies_.reply(session.connection, request, Errc::kStaleEpoch, view_.epoch());
-    if (asked->epoch > view_.epoch())
-        return replies_.reply(session.connection, request, Errc::kBusy);
-    if (replies_.is_busy(session.connection))
-        return replies_.reply(session.connection, request, Errc::kBusy);
-    if (asked->value_type != static_cast<uint8_t>(table.schema().value_type) ||
-        asked->width != table.schema().width) {
-        return replies_.reply(session.connection, request, Errc::kTypeMismatch);
+    if (asked->epoch > view_.epoch()) return refused(Errc::kBusy);
+    if (replies_.is_busy(session.connection)) return refused(Errc::kBusy);
+    if (asked->value_type != static_cast<uint8_t>(schema.value_type) ||
+        asked->width != schema.width) {
+        return refused(Errc::kTypeMismatch);
     }
-    const size_t room = endpoint_->capabilities().message_bytes_max - sizeof(wire::FrameHeader);
-    const std::span<const std::byte> rows = row_scan_.run(table, *asked, holdings_.primary(), room);
-    counters_.bytes_copied += 2 * rows.size();  // into the buffer, then the message
-    replies_.reply(session.connection, request, Errc::kOk, 0, rows);
+    const ScanColumns columns = RowScan::columns_of(*table.rows, *asked);
+    const size_t row_count_max = columns.rows_in(asked->memory.length_bytes);
+    if (schema.layout != Layout::kSparse || row_count_max == 0)
+        return refused(Errc::kInvalidArgument);
+    const Result<ScanReply> reply =
+        row_scan_.list(*table.rows, *asked, holdings_.primary(), row_count_max);
+    if (!reply) return refused(reply.code());
+    const size_t bytes = columns.bytes(reply->row_count);
+    std::byte* const out = bytes == 0 ? nullptr
+                                      : map(session.connection, asked->memory, sizeof(uint64_t),
+                                            transport::Access::kRemoteWrite);
+    if (bytes != 0 && out == nullptr)
+        return scan_by_write(session, frame, *asked, *reply, columns, table);
+    row_scan_.copy(*table.rows, columns, {out, bytes});
+    counters_.bytes_sent += bytes;  // as the endpoint counts what it writes
+    replies_.reply(session.connection, request, Errc::kOk, 0, reply->encode());
+}
+
+void Shard::scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
+                          const ScanReply& reply, const ScanColumns& columns, ShardTable& table) {
+    const size_t bytes = columns.bytes(reply.row_count);
+    Block block = fetcher_.spares().take(bytes, options_.fetch_bytes_max);
+    if (!block) return replies_.reply(session.connection, frame.header.request, Errc::kNoMemory);
+    row_scan_.copy(*table.rows, columns, {block.data(), bytes});
+    counters_.bytes_copied += bytes;
+    Request scan;
+    scan.connection = session.connection;
+    scan.header.kind = frame.header.kind;
+    scan.header.request = frame.header.request;
+    scan.values_at = {asked.memory.address, bytes, asked.memory.key};
+    scan.room = {block.data(), bytes};
+    KeptRequest* const kept = keep(session, scan, Wait::kWrite);
+    if (kept == nullptr) return fetcher_.spares().put(std::move(block));
+    kept->writing = {
+        .table = &table, .is_replied = true, .scanned = std::move(block), .reply = reply.encode()};
+    writes_.add(*kept);
+    end_writes();
 }
 
 }  // namespace weir

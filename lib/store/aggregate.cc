@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "lib/base/check.h"
 #include "lib/store/rules/rule_registry.h"
 
 namespace weir {
@@ -14,6 +15,12 @@ Aggregate::Aggregate(Memory& memory, Combine combine, const RowLayout& layout)
       accumulators_(memory, std::vector<std::byte>(layout.pushed_bytes())) {
     constexpr uint32_t kNone = 0;
     if (combine == Combine::kMean) counts_.emplace(memory, std::as_bytes(std::span(&kNone, 1)));
+}
+
+void Aggregate::combine_as(const CombineAs& as) {
+    WEIR_CHECK(size_of(as.type) == size_of(layout_.pushed_type) && !counts_ &&
+               as.combine != Combine::kMean);
+    combine_ = combine_kernels(as.combine, as.type);
 }
 
 Status Aggregate::reserve(size_t row_count) {

@@ -28,6 +28,9 @@ class Aggregate {
 public:
     Aggregate(Memory& memory, Combine combine, const RowLayout& layout);
 
+    /// From the next iteration on, in place of what the constructor was given; not of a mean.
+    void combine_as(const CombineAs& as);
+
     /// What the sum of a row takes.
     [[nodiscard]] static size_t row_bytes_of(Combine combine, const RowLayout& layout) noexcept {
         return layout.pushed_bytes() + (combine == Combine::kMean ? sizeof(uint32_t) : 0);

@@ -26,6 +26,10 @@ public:
     /// Takes the lowest rows; there must be as many.
     void take(std::span<uint32_t> rows) noexcept;
 
+    [[nodiscard]] bool contains(uint32_t row) const noexcept {
+        return row / 64 < words_.size() && (words_[row / 64] >> row % 64 & 1) != 0;
+    }
+
     [[nodiscard]] size_t count() const noexcept { return count_; }
 
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }

@@ -6,20 +6,18 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/core.h>
-
 #include "lib/base/random.h"
+#include "lib/key/narrow_values.h"
 
 namespace weir {
 namespace {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-/// Where a normal distribution is cut, in standard deviations.
-constexpr double kCut = 2;
 /// What kQuantiles counts 1 as.
 constexpr int kQuantileBits = 30;
 
-/// Where each 256th of the absolute values of the cut normal distribution ends.
+/// Where each 256th of the absolute values of the normal distribution ends, which is
+/// cut at two standard deviations.
 constexpr std::array<int64_t, 257> kQuantiles = {
     0,          5017614,    10035337,   15053280,   20071551,   25090261,   30109519,   35129435,
     40150119,   45171681,   50194231,   55217880,   60242738,   65268915,   70296523,   75325673,
@@ -56,86 +54,19 @@ constexpr std::array<int64_t, 257> kQuantiles = {
     2147483648,
 };
 
-/// How many bits a value of the type has.
+/// How many bits a value has that is made for the type.
 constexpr int digits_of(ValueType type) noexcept {
-    return type == ValueType::kFloat32 ? std::numeric_limits<float>::digits
-                                       : std::numeric_limits<double>::digits;
-}
-
-/// What no value is greater than in size.
-double most_of(const InitialValue& initial) noexcept {
-    return initial.kind == InitialValue::Kind::kNormal
-               ? std::abs(initial.first) + kCut * initial.second
-               : std::max(std::abs(initial.first), std::abs(initial.second));
-}
-
-/// The power of two above all values.
-int exponent_of(const InitialValue& initial) noexcept {
-    int exponent = 0;
-    (void)std::frexp(most_of(initial), &exponent);
-    return exponent;
-}
-
-bool representable(double value, ValueType type) {
-    if (type == ValueType::kFloat32) return std::isfinite(static_cast<float>(value));
-    if (is_floating(type)) return std::isfinite(value);
-    if (!(value == std::floor(value))) return false;
-    return with_value_type(type, [&]<class T>() {
-        // The upper bound is 2 x half, because the largest int64 is not a double.
-        constexpr T kHalf = std::numeric_limits<T>::max() / 2 + 1;
-        const double end = 2.0 * static_cast<double>(kHalf);
-        return value >= static_cast<double>(std::numeric_limits<T>::lowest()) && value < end;
-    });
+    return computed_type(type) == ValueType::kFloat32 ? std::numeric_limits<float>::digits
+                                                      : std::numeric_limits<double>::digits;
 }
 
 }  // namespace
-
-std::string to_string(const InitialValue& initial) {
-    if (!initial.is_random()) return fmt::format("{}", initial.first);
-    return fmt::format("{}({}, {}, seed {})",
-                       initial.kind == InitialValue::Kind::kUniform ? "uniform" : "normal",
-                       initial.first, initial.second, initial.seed);
-}
-
-Status check_initial(const InitialValue& initial, ValueType type) {
-    const auto refused = [&](std::string_view why) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("the initial value {} {}", to_string(initial), why));
-    };
-    if (!std::isfinite(initial.first) || !std::isfinite(initial.second)) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("the initial value must be finite, is {}", to_string(initial)));
-    }
-    if (!initial.is_random()) {
-        if (representable(initial.first, type)) return {};
-        return refused(fmt::format("is not a value of type {}", to_string(type)));
-    }
-    if (!is_floating(type))
-        return refused(fmt::format("is random, and not for {}; use a floating type or a constant",
-                                   to_string(type)));
-    if (initial.generator != InitialValue::kGenerator) {
-        return refused(
-            fmt::format("is of version {} of its generator, and this program has "
-                        "version {}; use the version of Weir that made the table",
-                        initial.generator, InitialValue::kGenerator));
-    }
-    if (initial.kind == InitialValue::Kind::kUniform && !(initial.first < initial.second))
-        return refused("must begin with the least value, then a greater one");
-    if (initial.kind == InitialValue::Kind::kNormal && !(initial.second > 0))
-        return refused("must have a standard deviation above 0");
-    // Units must be normal numbers of the type.
-    const bool is_float = type == ValueType::kFloat32;
-    const int least = is_float ? -100 : -960;
-    const bool fits = representable(most_of(initial), type) && exponent_of(initial) > least;
-    if (fits) return {};
-    return refused(fmt::format("reaches too far for {}, or is too close to 0", to_string(type)));
-}
 
 InitialRows::InitialRows(const InitialValue& initial, ValueType type, uint32_t width)
     : initial_(initial), type_(type), width_(width) {
     if (!initial.is_random()) return;
     stream_ = mix64(initial.seed + kGolden * initial.generator);
-    const int exponent = exponent_of(initial);
+    const int exponent = initial.exponent();
     if (initial.kind == InitialValue::Kind::kUniform) {
         const int shift = digits_of(type) - exponent;
         base_ = static_cast<int64_t>(std::ceil(std::ldexp(initial.first, shift)));
@@ -150,13 +81,13 @@ InitialRows::InitialRows(const InitialValue& initial, ValueType type, uint32_t w
     }
 }
 
+/// `row`: drawn for the key. `values`: from column `first` on.
 template <class T>
-void InitialRows::fill_values(uint64_t key, T* values) const noexcept {
+void InitialRows::fill_values(uint64_t row, uint32_t first, std::span<T> values) const noexcept {
     constexpr int kCoarser = std::numeric_limits<double>::digits - std::numeric_limits<T>::digits;
-    const uint64_t row = mix64(stream_ + mix64(key + kGolden));
     const T unit = static_cast<T>(unit_);
-    for (uint32_t i = 0; i < width_; ++i) {
-        const uint64_t bits = mix64(row + kGolden * (uint64_t{i} + 1));
+    for (size_t i = 0; i < values.size(); ++i) {
+        const uint64_t bits = mix64(row + kGolden * (first + i + 1));
         int64_t units = 0;
         if (initial_.kind == InitialValue::Kind::kUniform) {
             units = base_ + static_cast<int64_t>(uint128{bits} * span_ >> 64);
@@ -172,11 +103,24 @@ void InitialRows::fill_values(uint64_t key, T* values) const noexcept {
     }
 }
 
+void InitialRows::fill_narrow(uint64_t row, std::byte* values) const noexcept {
+    constexpr uint32_t kSome = 64;
+    float some[kSome];
+    for (uint32_t first = 0; first < width_; first += kSome) {
+        const std::span columns(some, std::min(kSome, width_ - first));
+        fill_values<float>(row, first, columns);
+        narrow_to_nearest(type_, columns, values + first * size_of(type_));
+    }
+}
+
 void InitialRows::fill(uint64_t key, std::byte* values) const noexcept {
-    if (type_ == ValueType::kFloat32) {
-        fill_values(key, reinterpret_cast<float*>(values));
+    const uint64_t row = mix64(stream_ + mix64(key + kGolden));
+    if (is_narrow(type_)) {
+        fill_narrow(row, values);
+    } else if (type_ == ValueType::kFloat32) {
+        fill_values<float>(row, 0, {reinterpret_cast<float*>(values), width_});
     } else {
-        fill_values(key, reinterpret_cast<double*>(values));
+        fill_values<double>(row, 0, {reinterpret_cast<double*>(values), width_});
     }
 }
 

@@ -42,6 +42,9 @@ struct InitialValue {
 
     [[nodiscard]] bool is_random() const noexcept { return kind != Kind::kConstant; }
 
+    /// Of the power of two above the size of all values.
+    [[nodiscard]] int exponent() const noexcept;
+
     friend bool operator==(const InitialValue&, const InitialValue&) = default;
 };
 
@@ -64,7 +67,8 @@ struct InitialValue {
 [[nodiscard]] Status check_initial(const InitialValue& initial, ValueType type);
 
 /// Makes rows of one table. All of it is done in integers, in units of a power of two that are so large
-/// that every value is an exact number of them; so no rounding of a processor has a say.
+/// that every value is an exact number of them; so no rounding of a processor has a say. Narrow values are
+/// made as floats, then rounded to the nearest.
 ///
 /// Thread: any
 class InitialRows {
@@ -79,7 +83,8 @@ public:
 
 private:
     template <class T>
-    void fill_values(uint64_t key, T* values) const noexcept;
+    void fill_values(uint64_t row, uint32_t first, std::span<T> values) const noexcept;
+    void fill_narrow(uint64_t row, std::byte* values) const noexcept;
 
     InitialValue initial_;
     ValueType type_;

@@ -43,7 +43,7 @@ inline void copy_from_places(Places place, std::span<const uint32_t> rows,
         copy(i);
 }
 
-/// Copies one value of 4 or 8 bytes per row.
+/// Copies one value of 2, 4 or 8 bytes per row.
 template <class Word>
 WEIR_KERNEL void copy_words(const RowView& view, std::span<const uint32_t> rows,
                             const std::byte* missing, std::byte* out) noexcept {
@@ -77,7 +77,7 @@ void copy_wide(const RowView& view, std::span<const uint32_t> rows, size_t bytes
     }
 }
 
-/// Writes one value of 4 or 8 bytes per row.
+/// Writes one value of 2, 4 or 8 bytes per row.
 template <class Word>
 WEIR_KERNEL void put_words(const RowView& view, std::span<const uint32_t> rows,
                            const std::byte* in) noexcept {
@@ -134,10 +134,29 @@ void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes
             copy_words<uint32_t>(view, some, missing, out);
         } else if (bytes == sizeof(uint64_t)) {
             copy_words<uint64_t>(view, some, missing, out);
+        } else if (bytes == sizeof(uint16_t)) {
+            copy_words<uint16_t>(view, some, missing, out);
         } else {
             copy_wide(view, some, bytes, missing, out);
         }
         out += some.size() * bytes;
+    }
+}
+
+void copy_run(const RowView& view, uint32_t first, size_t row_count, size_t bytes,
+              std::byte* out) noexcept {
+    while (row_count > 0) {
+        const size_t some = std::min<size_t>(row_count, view.run(first));
+        const std::byte* const from = view.at(first);
+        if (view.stride_bytes == bytes) {
+            std::memcpy(out, from, some * bytes);
+        } else {
+            for (size_t i = 0; i < some; ++i)
+                std::memcpy(out + i * bytes, from + i * view.stride_bytes, bytes);
+        }
+        out += some * bytes;
+        first += static_cast<uint32_t>(some);
+        row_count -= some;
     }
 }
 
@@ -156,6 +175,8 @@ void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
             put_words<uint32_t>(view, rows.first(some), in);
         } else if (bytes == sizeof(uint64_t)) {
             put_words<uint64_t>(view, rows.first(some), in);
+        } else if (bytes == sizeof(uint16_t)) {
+            put_words<uint16_t>(view, rows.first(some), in);
         } else {
             put_wide(view, rows.first(some), bytes, in);
         }

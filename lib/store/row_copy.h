@@ -13,9 +13,13 @@
 namespace weir {
 
 /// Copies the first `bytes` of each row of `view` to `out`, one after the other; kNoRow copies
-/// `missing`. `bytes` is a multiple of 4. `view` must have a row if one of `rows` is not kNoRow.
+/// `missing`. `view` must have a row if one of `rows` is not kNoRow.
 void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                const std::byte* missing, std::byte* out) noexcept;
+
+/// The same of `row_count` rows from `first` on.
+void copy_run(const RowView& view, uint32_t first, size_t row_count, size_t bytes,
+              std::byte* out) noexcept;
 
 /// Copies `bytes` from `in` to each row of `view`, one after the other.
 void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,

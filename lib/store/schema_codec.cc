@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kTextBytesMax = 256;
 constexpr uint8_t kNotFinite = 1;  // a flag: allow_not_finite
 constexpr uint8_t kNotSaved = 2;   // another one: not in_checkpoints
+constexpr uint8_t kAtRandom = 4;   // another one: stochastic rounding
+constexpr uint8_t kCombined = 8;   // another one: combine follows max_delay
 
 }  // namespace
 
@@ -23,9 +25,12 @@ std::string encode_schema(const TableSchema& schema) {
     writer.number(initial.seed).number(initial.generator);
     for (const double parameter : schema.parameters.value)
         writer.number(parameter);
-    const int flags =
-        (schema.allow_not_finite ? kNotFinite : 0) | (schema.in_checkpoints ? 0 : kNotSaved);
+    const int flags = (schema.allow_not_finite ? kNotFinite : 0) |
+                      (schema.in_checkpoints ? 0 : kNotSaved) |
+                      (schema.rounding == Rounding::kStochastic ? kAtRandom : 0) |
+                      (schema.combine ? kCombined : 0);
     writer.number(static_cast<uint8_t>(flags)).number(schema.max_delay);
+    if (schema.combine) writer.number(*schema.combine);
     if (schema.rule_hash != 0) writer.number(schema.rule_version).number(schema.rule_hash);
     const std::span<const std::byte> bytes = writer.bytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -57,14 +62,20 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
     const auto flags = reader.number<uint8_t>();
     schema.allow_not_finite = (flags & kNotFinite) != 0;
     schema.in_checkpoints = (flags & kNotSaved) == 0;
+    schema.rounding = (flags & kAtRandom) != 0 ? Rounding::kStochastic : Rounding::kNearest;
     schema.max_delay = reader.number<uint32_t>();
+    if ((flags & kCombined) != 0) {
+        schema.combine = reader.number<Combine>();
+        if (*schema.combine > Combine::kMean) return std::nullopt;
+    }
     if (!reader.done()) {  // not of a checkpoint from before rules had versions
         schema.rule_version = reader.number<uint32_t>();
         schema.rule_hash = reader.number<uint64_t>();
         if (schema.rule_hash == 0) return std::nullopt;
         if (form == 1) schema.rule_hash = 0;  // of what was compared then
     }
-    if (!reader.done() || flags > (kNotFinite | kNotSaved) || !is_valid(schema.value_type) ||
+    if (!reader.done() || (flags & ~(kNotFinite | kNotSaved | kAtRandom | kCombined)) != 0 ||
+        !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
         return std::nullopt;
     }

@@ -2,6 +2,7 @@
 #include "lib/store/sparse_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "lib/store/row_copy.h"
@@ -106,13 +107,77 @@ void SparseStore::kept_keys(const void* store, std::span<const uint32_t> rows, u
 }
 
 bool SparseStore::remember_keys(Memory& memory) {
-    if (keys_) return true;
-    make_keys(memory);
-    walk([&](std::span<const uint64_t> keys, std::span<const uint32_t> rows) {
-        note_keys(keys, rows, 0);
-        return keys_.has_value();
-    });
+    while (remember_some_keys(memory)) {
+        if (has_all_keys()) return true;
+    }
+    return false;
+}
+
+/// Does a bounded part of it, if some is left. False: there is no memory.
+bool SparseStore::remember_some_keys(Memory& memory) {
+    if (!keys_) {
+        make_keys(memory);
+        keys_walk_ = {};
+    }
+    if (keys_walk_.at_end) return true;
+    constexpr size_t kStepKeys = 8192;
+    std::vector<uint64_t> keys;
+    some_rows_.clear();
+    index_.list(keys_walk_, PositionSet::whole_ring(), kStepKeys, kStepKeys / 4, keys, some_rows_);
+    note_keys(keys, some_rows_, 0);
     return keys_.has_value();
+}
+
+bool SparseStore::has_key(uint32_t row) const noexcept {
+    return !free_.contains(row) && std::ranges::none_of(given_back_, [row](RowStore::Run run) {
+        return row >= run.first_row && row - run.first_row < run.row_count;
+    });
+}
+
+bool SparseStore::list_by_row(Memory& memory, KeyCursor& cursor, const PositionSet& positions,
+                              size_t key_count_max, size_t row_count_looked,
+                              std::vector<uint64_t>& keys, std::vector<uint32_t>& rows,
+                              std::optional<uint32_t>& first_row) {
+    if (!has_all_keys()) {
+        // What was listed before is not to be listed again, and the keys were there then.
+        if (cursor.next != 0 || !remember_some_keys(memory)) return false;
+        if (!has_all_keys()) return true;
+    }
+    const bool is_all = positions.is_whole_ring();
+    const bool has_gaps = !free_.empty() || !given_back_.empty();
+    const RowView values = rows_.view();
+    const RowView kept = keys_->view();
+    const size_t row_end = index_.next_row();
+    const size_t end =
+        std::min<uint64_t>(row_end, cursor.next + std::min<uint64_t>(row_count_looked, row_end));
+    const size_t keys_end = keys.size() + key_count_max;
+    uint64_t row = std::min<uint64_t>(cursor.next, row_end);
+    while (row < end && keys.size() < keys_end) {
+        const auto first = static_cast<uint32_t>(row);
+        const size_t run = std::min<size_t>(
+            {kept.run(first), values.run(first), end - row, keys_end - keys.size()});
+        const std::byte* const from = kept.at(first);
+        row += run;
+        if (is_all && !has_gaps) {
+            const size_t at = keys.size();
+            if (!first_row) first_row = first;
+            keys.resize(at + run);
+            std::memcpy(keys.data() + at, from, run * sizeof(uint64_t));
+            continue;
+        }
+        for (uint32_t i = 0; i < run; ++i) {
+            uint64_t key = 0;
+            std::memcpy(&key, from + i * sizeof key, sizeof key);
+            const bool is_wanted =
+                is_all || positions.contains(PositionMap::sparse().position(key));
+            if (!is_wanted || (has_gaps && !has_key(first + i))) continue;
+            keys.push_back(key);
+            rows.push_back(first + i);
+        }
+    }
+    cursor.next = row;
+    cursor.at_end = row >= row_end;
+    return true;
 }
 
 void SparseStore::find_keys(Memory& memory, std::span<const uint32_t> rows,
@@ -177,22 +242,29 @@ void SparseStore::pull(std::span<const uint32_t> rows, std::byte* out) const noe
 }
 
 void SparseStore::pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept {
-    const size_t bytes = rows_.initial().size() - values_bytes_;
-    if (bytes != 0) copy_rows(rows_.view(values_bytes_), rows, bytes, nullptr, out);
+    if (state_bytes() == 0) return;
+    copy_rows(rows_.view(state_at_), rows, state_bytes(), rows_.initial().data() + state_at_, out);
+}
+
+void SparseStore::pull_run(uint32_t first, size_t row_count, std::byte* out) const noexcept {
+    copy_run(rows_.view(), first, row_count, values_bytes_, out);
+}
+
+void SparseStore::pull_state_run(uint32_t first, size_t row_count, std::byte* out) const noexcept {
+    if (state_bytes() != 0) copy_run(rows_.view(state_at_), first, row_count, state_bytes(), out);
 }
 
 void SparseStore::put(std::span<const uint32_t> rows, const std::byte* values,
                       const std::byte* state) noexcept {
-    const size_t state_bytes = rows_.initial().size() - values_bytes_;
     put_rows(rows_.view(), rows, values_bytes_, values);
-    if (state_bytes != 0) put_rows(rows_.view(values_bytes_), rows, state_bytes, state);
+    if (state_bytes() != 0) put_rows(rows_.view(state_at_), rows, state_bytes(), state);
 }
 
 std::unique_ptr<KeptRows> SparseStore::keep_rows() const {
     auto kept = std::make_unique<KeptRows>(
         KeptRows::Layout{.row_end = static_cast<uint32_t>(index_.next_row()),
                          .value_bytes = values_bytes_,
-                         .state_bytes = rows_.initial().size() - values_bytes_});
+                         .state_bytes = state_bytes()});
     free_.for_each([&](uint32_t row) { kept->leave_out(row, 1); });
     for (const RowStore::Run run : given_back_)
         kept->leave_out(run.first_row, run.row_count);

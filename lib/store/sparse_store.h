@@ -21,27 +21,30 @@
 
 namespace weir {
 
-/// A row is `width` values, then their rule state, and keeps its number. Rows are numbered in the
+/// A row is `width` values, then, where it is aligned, their rule state, and keeps its number. Rows are numbered in the
 /// order in which their keys came, but the numbers of dropped rows are used first.
 ///
 /// Thread: owning shard
 class SparseStore {
 public:
-    /// `initial_row` is what a key that was never written reads as: values, then state; its values do
-    /// not count if `initial_rows` are random.
+    /// `initial_row` is what a key that was never written reads as: values, then from `state_at` on the
+    /// state; its values do not count if `initial_rows` are random.
     /// `expected_keys` are those of this shard.
     /// `secret_seed` is that of its KeyIndex. `keeps_keys`: by row, from the start, so that
     /// find_keys() never walks.
     SparseStore(Memory& memory, const InitialRows& initial_rows,
-                std::span<const std::byte> initial_row, size_t values_bytes, size_t expected_keys,
-                std::optional<uint64_t> secret_seed, bool keeps_keys)
+                std::span<const std::byte> initial_row, size_t values_bytes, size_t state_at,
+                size_t expected_keys, std::optional<uint64_t> secret_seed, bool keeps_keys)
         : initial_rows_(initial_rows),
           values_bytes_(values_bytes),
+          state_at_(state_at),
           expected_keys_(expected_keys),
           index_(memory, {.expected_keys = expected_keys, .seed = secret_seed}),
           rows_(memory, initial_row),
           must_keep_keys_(keeps_keys) {
-        if (keeps_keys) make_keys(memory);
+        if (!keeps_keys) return;
+        make_keys(memory);
+        keys_walk_.at_end = true;
     }
 
     /// Writes the row of each key to `rows`, kNoRow for missing keys. Returns the number of
@@ -58,7 +61,7 @@ public:
     /// Copies the values of `rows` to `out`, row by row; kNoRow reads as the initial row.
     void pull(std::span<const uint32_t> rows, std::byte* out) const noexcept;
 
-    /// The same for the state, if the rule has any. No row may be kNoRow.
+    /// The same for the state, if the rule has any.
     void pull_state(std::span<const uint32_t> rows, std::byte* out) const noexcept;
 
     /// Writes values and state of `rows`, as pull() and pull_state() read them.
@@ -71,6 +74,20 @@ public:
               std::vector<uint32_t>& rows) const {
         index_.list(cursor, positions, key_count_max, bucket_count_max, keys, rows);
     }
+
+    /// As list(), in the order of the rows; `cursor.next` is a row. Looks at `row_count_looked` rows at most.
+    /// The keys have to be kept by row: the first calls do a part of that each, and list nothing. False:
+    /// there is no memory for that, or there was none since the cursor was made. A walk misses keys that
+    /// were dropped and came again, or meets them twice. Of rows that lie one behind the other only the first
+    /// is given, in `first_row`.
+    [[nodiscard]] bool list_by_row(Memory& memory, KeyCursor& cursor, const PositionSet& positions,
+                                   size_t key_count_max, size_t row_count_looked,
+                                   std::vector<uint64_t>& keys, std::vector<uint32_t>& rows,
+                                   std::optional<uint32_t>& first_row);
+
+    /// As pull() and pull_state(), of the rows from `first` on, all of which have keys.
+    void pull_run(uint32_t first, size_t row_count, std::byte* out) const noexcept;
+    void pull_state_run(uint32_t first, size_t row_count, std::byte* out) const noexcept;
 
     /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
     /// back the memory of extents that have no row left.
@@ -98,7 +115,7 @@ public:
     [[nodiscard]] std::unique_ptr<KeptRows> keep_rows() const;
 
     [[nodiscard]] RowTarget target(uint32_t width) const noexcept {
-        return {rows_.view(), rows_.view(values_bytes_), width, {this, &kept_keys}};
+        return {rows_.view(), rows_.view(state_at_), width, {this, &kept_keys}};
     }
 
     [[nodiscard]] size_t row_count() const noexcept { return index_.size(); }
@@ -110,7 +127,17 @@ public:
 private:
     void make_keys(Memory& memory);
     static void kept_keys(const void* store, std::span<const uint32_t> rows, uint64_t* keys);
+
+    [[nodiscard]] size_t state_bytes() const noexcept { return rows_.initial().size() - state_at_; }
+
     [[nodiscard]] bool remember_keys(Memory& memory);
+    [[nodiscard]] bool remember_some_keys(Memory& memory);
+
+    /// Of a row below next_row().
+    [[nodiscard]] bool has_key(uint32_t row) const noexcept;
+
+    [[nodiscard]] bool has_all_keys() const noexcept { return keys_ && keys_walk_.at_end; }
+
     template <class Use>
     void walk(Use&& use) const;
     [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
@@ -129,10 +156,12 @@ private:
 
     InitialRows initial_rows_;
     size_t values_bytes_;
+    size_t state_at_;  ///< in a row
     size_t expected_keys_;
     KeyIndex index_;
     RowStore rows_;
     std::optional<RowStore> keys_;  // by row, if they are remembered
+    KeyCursor keys_walk_;           // up to where those are that came before keys_
     bool must_keep_keys_;           // a row has room there before its key has it
     FreeRows free_;
     std::vector<RowStore::Run> given_back_;  // rows below next_row() that have no memory

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/random.h"
+#include "lib/key/narrow_values.h"
 #include "lib/store/rules/rule_registry.h"
 
 namespace weir {
@@ -14,6 +16,11 @@ namespace {
 /// `count` times `value`, as bytes of `type`.
 std::vector<std::byte> repeated(double value, ValueType type, size_t count) {
     std::vector<std::byte> bytes(count * size_of(type));
+    if (is_narrow(type)) {
+        const std::vector<float> values(count, static_cast<float>(value));
+        narrow_to_nearest(type, values, bytes.data());
+        return bytes;
+    }
     with_value_type(type, [&]<class T>() {
         auto* values = reinterpret_cast<T*>(bytes.data());
         std::fill_n(values, count, static_cast<T>(value));
@@ -37,20 +44,23 @@ Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
                                                      KnownLists& lists,
                                                      std::optional<uint64_t> secret_seed) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
-    std::unique_ptr<TableShard> table(new TableShard(schema, owned, *rule, memory, lists));
+    std::unique_ptr<TableShard> table(
+        new TableShard(schema, owned, *rule, memory, lists, secret_seed));
     WEIR_TRY(table->make_store(memory, *rule, owned, secret_seed));
     if (schema.max_delay > 0) WEIR_TRY(table->reserve_window(owned));
     return table;
 }
 
 TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, const RuleEntry& rule,
-                       Memory& memory, KnownLists& lists)
+                       Memory& memory, KnownLists& lists, std::optional<uint64_t> secret_seed)
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
       layout_(rule.layout(schema.value_type, schema.width)),
+      combine_(schema.combine.value_or(rule.combine)),
       initial_rows_(schema.initial_value, schema.value_type, schema.width),
-      rule_(rule, layout_, schema.parameters, schema.name),
+      rule_(rule, layout_, schema.rounding, schema.parameters, schema.name,
+            secret_seed ? std::optional(mix64(*secret_seed + schema.id)) : std::nullopt),
       pulled_row_bytes_(layout_.value_bytes()),
       pushed_row_bytes_(layout_.pushed_bytes()),
       owned_(owned),
@@ -61,21 +71,25 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
 
 Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const PositionSet& owned,
                               std::optional<uint64_t> secret_seed) {
-    const ValueType type = schema_.value_type;
+    const ValueType of_state = layout_.pushed_type;
     const double constant = schema_.initial_value.is_random() ? 0 : schema_.initial_value.first;
-    auto initial = repeated(constant, type, schema_.width);
-    const auto state = rule.initial_state == nullptr
-                           ? std::vector<std::byte>(layout_.state_bytes)
-                           : repeated(rule.initial_state(schema_.parameters), type,
-                                      layout_.state_bytes / size_of(type));
+    auto initial = repeated(constant, schema_.value_type, schema_.width);
+    auto state = rule.initial_state ? repeated(rule.initial_state(schema_.parameters), of_state,
+                                               layout_.state_bytes / size_of(of_state))
+                                    : std::vector<std::byte>(layout_.state_bytes);
+    if (rule.fill_state) rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
                                       initial, state);
         if (!dense) return std::move(dense).error();
         store_.emplace(std::move(*dense));
     } else {
+        if (!state.empty())  // it is aligned, also behind an odd number of narrow values
+            initial.resize((initial.size() + size_of(of_state) - 1) / size_of(of_state) *
+                           size_of(of_state));
+        const size_t state_at = initial.size();
         initial.insert(initial.end(), state.begin(), state.end());
-        store_.emplace(SparseStore(memory, initial_rows_, initial, pulled_row_bytes_,
+        store_.emplace(SparseStore(memory, initial_rows_, initial, pulled_row_bytes_, state_at,
                                    share_of(schema_.key_count, owned), secret_seed,
                                    rule.wants_keys));
     }
@@ -108,7 +122,7 @@ Status TableShard::check_pushed(uint64_t key_count, std::span<const std::byte> p
                        fmt::format("a push to {} keys brings {} bytes; it must bring {} per key",
                                    key_count, pushed.size(), pushed_row_bytes_));
     }
-    if (reinterpret_cast<uintptr_t>(pushed.data()) % size_of(schema_.value_type) != 0)
+    if (reinterpret_cast<uintptr_t>(pushed.data()) % size_of(layout_.pushed_type) != 0)
         return refused(Errc::kInvalidArgument, "pushed values must be aligned as their type asks");
     return {};
 }
@@ -415,15 +429,25 @@ Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {
     return {};
 }
 
+Status TableShard::are_written(const Entries& entries, std::span<std::byte> out) const {
+    if (entries.is_range || schema_.layout == Layout::kDense || out.size() != entries.count())
+        return refused(Errc::kInvalidArgument, "which keys were pushed is not known of it");
+    for (size_t i = 0; i < out.size(); ++i)
+        out[i] = std::byte{entries.list.rows[i] != kNoRow};
+    return {};
+}
+
 void TableShard::forget_made() noexcept {
     if (auto* const sparse = std::get_if<SparseStore>(&*store_)) sparse->forget_made();
 }
 
 // Aggregation.
 
-Aggregate& TableShard::make_aggregate(uint64_t iteration) {
+Aggregate& TableShard::make_aggregate(uint64_t iteration, const RuleArguments* arguments) {
     std::optional<Aggregate>& aggregate = aggregate_of(iteration);
-    if (!aggregate) aggregate.emplace(memory_, rule_entry_.combine, layout_);
+    if (!aggregate) aggregate.emplace(memory_, combine_, layout_);
+    if (rule_entry_.combine_as != nullptr && arguments != nullptr) [[unlikely]]
+        aggregate->combine_as(rule_entry_.combine_as(*arguments));
     return *aggregate;
 }
 
@@ -432,8 +456,7 @@ Aggregate& TableShard::make_aggregate(uint64_t iteration) {
 Status TableShard::reserve_window(const PositionSet& owned) {
     const auto* const dense = std::get_if<DenseStore>(&*store_);
     const size_t rows = dense != nullptr ? dense->row_end() : share_of(schema_.key_count, owned);
-    const uint64_t row_bytes =
-        schema_.window() * Aggregate::row_bytes_of(rule_entry_.combine, layout_);
+    const uint64_t row_bytes = schema_.window() * Aggregate::row_bytes_of(combine_, layout_);
     uint64_t needed = std::min(rows, ~uint64_t{0} / row_bytes) * row_bytes;
     uint64_t had = 0;
     for (const std::optional<Aggregate>& aggregate : aggregates_)
@@ -459,18 +482,21 @@ Status TableShard::reserve_window(const PositionSet& owned) {
 }
 
 Status TableShard::push_aggregate(uint64_t iteration, KeyRange keys,
-                                  std::span<const std::byte> pushed) {
+                                  std::span<const std::byte> pushed,
+                                  const RuleArguments* arguments) {
     WEIR_TRY(check_pushed(keys.key_count(), pushed));
-    return for_extents(
-        keys, pushed_row_bytes_, [&](uint32_t row, uint64_t row_count, size_t offset) {
-            return make_aggregate(iteration).add_run(row, row_count, pushed.data() + offset);
-        });
+    return for_extents(keys, pushed_row_bytes_,
+                       [&](uint32_t row, uint64_t row_count, size_t offset) {
+                           return make_aggregate(iteration, arguments)
+                               .add_run(row, row_count, pushed.data() + offset);
+                       });
 }
 
 Status TableShard::push_aggregate(uint64_t iteration, const RowList& list,
-                                  std::span<const std::byte> pushed) {
+                                  std::span<const std::byte> pushed,
+                                  const RuleArguments* arguments) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
-    return make_aggregate(iteration).add_rows(list.rows, pushed.data());
+    return make_aggregate(iteration, arguments).add_rows(list.rows, pushed.data());
 }
 
 void TableShard::drop_aggregate(uint64_t iteration) noexcept {

@@ -28,6 +28,7 @@ void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t ro
     listed.range = {};
     listed.keys.clear();
     listed.rows.clear();
+    listed.first_row.reset();
     if (const auto* sparse = std::get_if<SparseStore>(&*store_)) {
         return sparse->list(cursor, positions, row_count_max, kStepBuckets, listed.keys,
                             listed.rows);
@@ -49,9 +50,25 @@ void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t ro
     cursor.at_end = true;
 }
 
+bool TableShard::list_by_row(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+                             ListedRows& listed) {
+    constexpr size_t kRowsLooked = size_t{1} << 16;
+    listed.range = {};
+    listed.keys.clear();
+    listed.rows.clear();
+    listed.first_row.reset();
+    auto& sparse = std::get<SparseStore>(*store_);
+    return sparse.list_by_row(memory_, cursor, positions, std::min(row_count_max, kRowsLooked),
+                              kRowsLooked, listed.keys, listed.rows, listed.first_row);
+}
+
 void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * pulled_row_bytes_);
     if (listed.row_count() == 0) return;
+    if (listed.first_row) {
+        return std::get<SparseStore>(*store_).pull_run(*listed.first_row, listed.keys.size(),
+                                                       out.data());
+    }
     if (listed.range.empty()) return copy_values(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
     std::memcpy(out.data(), dense.values(*dense.first_row(listed.range)), out.size());
@@ -60,6 +77,10 @@ void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out)
 void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * layout_.state_bytes);
     if (out.empty()) return;
+    if (listed.first_row) {
+        return std::get<SparseStore>(*store_).pull_state_run(*listed.first_row, listed.keys.size(),
+                                                             out.data());
+    }
     if (listed.range.empty()) return copy_state(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
     std::memcpy(out.data(), dense.state(*dense.first_row(listed.range)), out.size());

@@ -12,11 +12,12 @@
 namespace weir {
 namespace {
 
-/// Of a row. So a row fits into a chunk of a checkpoint.
-constexpr size_t kStateBytesMax = size_t{1} << 30;
-
 std::string_view name_of(Layout layout) {
     return layout == Layout::kDense ? "dense" : "sparse";
+}
+
+std::string_view name_of(Rounding rounding) {
+    return rounding == Rounding::kNearest ? "to the nearest" : "stochastic";
 }
 
 Error refused(const TableSchema& schema, std::string_view why) {
@@ -26,7 +27,7 @@ Error refused(const TableSchema& schema, std::string_view why) {
 /// Whether the rule is that of the process that made the table, as far as one can see. `hash`: of the
 /// rule here.
 Status check_same_rule(const TableSchema& schema, const RuleEntry& rule, uint64_t hash) {
-    if (schema.rule_hash == 0 || schema.rule_hash == hash) return {};
+    if (schema.rule_hash == 0 || rule.is_described || schema.rule_hash == hash) return {};
     const std::string how =
         schema.rule_version != rule.version
             ? fmt::format("has version {} here, and version {} where the table was made",
@@ -37,8 +38,26 @@ Status check_same_rule(const TableSchema& schema, const RuleEntry& rule, uint64_
                   "parameters or arguments, or what its state begins with");
     return Error(Errc::kTypeMismatch,
                  fmt::format("table '{}': rule '{}' {}; register the same rule, from the same "
-                             "source, in all processes (`add_rules` of JobOptions and JoinOptions)",
+                             "source, in all processes (`add_rules`, `plugins`)",
                              schema.name, rule.name, how));
+}
+
+/// A mean of what is not summed would be another rule, and one of integers would be rounded.
+Status check_combine(const TableSchema& schema, const RuleEntry& rule) {
+    if (!schema.combine || *schema.combine == rule.combine) return {};
+    if (*schema.combine != Combine::kMean || rule.combine != Combine::kSum) {
+        return refused(
+            schema, fmt::format("combine is {}, and rule '{}' takes the {} of the workers' parts "
+                                "of an iteration; only a rule that takes their sum can take "
+                                "their mean in its place; leave combine out",
+                                to_string(*schema.combine), schema.rule, to_string(rule.combine)));
+    }
+    if (is_floating(schema.value_type)) return {};
+    return Error(
+        Errc::kTypeMismatch,
+        fmt::format("table '{}': a mean of {} values would be rounded; use a floating type, "
+                    "or leave combine out",
+                    schema.name, to_string(schema.value_type)));
 }
 
 /// Asks code of the program, also for the rule's `hash`.
@@ -55,11 +74,11 @@ Status check_rule(const TableSchema& schema, const RuleEntry& rule, uint64_t& ha
                                    schema.rule, to_string(schema.initial_value)));
     }
     const size_t state_bytes = rule.kernels_for(schema.value_type).state_bytes(schema.width);
-    if (state_bytes > kStateBytesMax) {
+    if (state_bytes > TableSchema::kStateBytesMax) {
         return refused(schema,
                        fmt::format("rule '{}' keeps {} bytes of state for each key; the most "
                                    "is {}; use a smaller width",
-                                   schema.rule, state_bytes, kStateBytesMax));
+                                   schema.rule, state_bytes, TableSchema::kStateBytesMax));
     }
     hash = rule.hash(schema.parameters, schema.value_type, schema.width);
     return check_same_rule(schema, rule, hash);
@@ -78,7 +97,10 @@ Result<const RuleEntry*> find_rule(const TableSchema& schema, const RuleRegistry
     if (!is_valid(schema.value_type))
         return refused(schema,
                        "the value type must be one of float32, float64, int32, int64, "
-                       "uint32, uint64");
+                       "uint32, uint64, bfloat16, float16");
+    if (schema.rounding != Rounding::kNearest && !is_narrow(schema.value_type))
+        return refused(schema, fmt::format("values of type {} are not rounded; leave rounding out",
+                                           to_string(schema.value_type)));
     if (schema.width == 0 || schema.width > TableSchema::kWidthMax)
         return refused(schema, fmt::format("the width is {}; it must be 1 to {}", schema.width,
                                            TableSchema::kWidthMax));
@@ -97,6 +119,7 @@ Result<const RuleEntry*> find_rule(const TableSchema& schema, const RuleRegistry
                      fmt::format("table '{}': rule {} does not work on {}; use a floating type",
                                  schema.name, schema.rule, to_string(schema.value_type)));
     }
+    WEIR_TRY(check_combine(schema, *rule));
     try {
         WEIR_TRY(check_rule(schema, *rule, hash));
     } catch (const std::bad_alloc&) {
@@ -161,12 +184,20 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
     if (is.initial_value != wanted.initial_value)
         return differs("initial_value", to_string(is.initial_value),
                        to_string(wanted.initial_value));
+    if (is.rounding != wanted.rounding)
+        return differs("rounding", name_of(is.rounding), name_of(wanted.rounding));
     if (is.allow_not_finite != wanted.allow_not_finite)
         return differs("allow_not_finite", is.allow_not_finite, wanted.allow_not_finite);
     if (is.max_delay != wanted.max_delay)
         return differs("max_delay", is.max_delay, wanted.max_delay);
     if (is.in_checkpoints != wanted.in_checkpoints)
         return differs("in_checkpoints", is.in_checkpoints, wanted.in_checkpoints);
+    if (is.combine != wanted.combine) {
+        const auto name = [](const std::optional<Combine>& combine) {
+            return combine ? to_string(*combine) : "that of the rule";
+        };
+        return differs("combine", name(is.combine), name(wanted.combine));
+    }
     return {};
 }
 

@@ -4,12 +4,14 @@
 /// TableSchema: the properties of a table, the same for all clients and servers.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
 #include "lib/store/initial_rows.h"
+#include "lib/store/rules/combine_as.h"
 #include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
@@ -21,6 +23,8 @@ enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
 
 struct TableSchema {
     static constexpr uint32_t kWidthMax = 1U << 20;
+    /// Of a row. So a row fits into a chunk of a checkpoint.
+    static constexpr size_t kStateBytesMax = size_t{1} << 30;
     /// Of a window: its failures are remembered (ClosedState::kRemembered).
     static constexpr uint32_t kMaxDelayMax = 63;
 
@@ -28,16 +32,18 @@ struct TableSchema {
     std::string name{};
     Layout layout = Layout::kDense;
     ValueType value_type = ValueType::kFloat32;
-    uint32_t width = 1;            ///< values per key
-    uint64_t key_count = 0;        ///< dense: keys 0..key_count-1; sparse: how many to expect, or 0
-    std::string rule = "add";      ///< update rule, by name
-    uint32_t rule_version = 0;     ///< of the rule where the table was made; RuleEntry::version
-    uint64_t rule_hash = 0;        ///< and its RuleEntry::hash(); 0: unknown, with that
-    RuleParameters parameters{};   ///< of the rule
-    InitialValue initial_value{};  ///< what a key that was never written reads as
+    uint32_t width = 1;           ///< values per key
+    uint64_t key_count = 0;       ///< dense: keys 0..key_count-1; sparse: how many to expect, or 0
+    std::string rule = "add";     ///< update rule, by name
+    uint32_t rule_version = 0;    ///< of the rule where the table was made; RuleEntry::version
+    uint64_t rule_hash = 0;       ///< and its RuleEntry::hash(); 0: unknown, with that
+    RuleParameters parameters{};  ///< of the rule
+    Rounding rounding = Rounding::kNearest;  ///< of narrow values
+    InitialValue initial_value{};            ///< what a key that was never written reads as
     bool allow_not_finite = false;  ///< else clients refuse NaN and infinity before sending
     uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest
     bool in_checkpoints = true;  ///< false: a job that goes on from one begins with an empty table
+    std::optional<Combine> combine{};  ///< the parts of an iteration; none: as the rule says
 
     /// How many iterations are open at a time.
     [[nodiscard]] uint32_t window() const noexcept { return max_delay + 1; }

@@ -24,6 +24,17 @@ constexpr bool is_single(unsigned bits) noexcept {
     return bits != 0 && (bits & (bits - 1)) == 0;
 }
 
+/// Of a push or pull whose encoding is not 0.
+bool encoding_is_consistent(const FrameHeader& h) noexcept {
+    if (h.encoding == kWholeRows) return (h.flags & kAggregate) == 0;
+    if (h.kind == Kind::kPull) return h.encoding == kAsksWritten;
+    constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote;
+    const bool wants_values = (h.encoding & kWantsValues) != 0;
+    return (h.encoding & ~kOfPushes) == 0 && h.part_status == Errc::kOk &&
+           (wants_values || (h.encoding & kOutRemote) == 0) &&
+           !(wants_values && (h.flags & kIteration) != 0);
+}
+
 /// Of a push or pull: one key form, one value form, no contradicting flags, count within limits. A push
 /// that is no part has keys: one that changes nothing would raise no time.
 bool request_is_consistent(const FrameHeader& h) noexcept {
@@ -35,7 +46,7 @@ bool request_is_consistent(const FrameHeader& h) noexcept {
            (h.part_status == Errc::kOk || (aggregate && h.count == 0)) &&
            (!aggregate || (h.kind == Kind::kPush && in_iteration && h.parts > 0)) &&
            (h.kind != Kind::kPush || aggregate || h.count > 0) &&
-           (h.encoding == 0 || (h.kind == Kind::kPush && h.part_status == Errc::kOk));
+           (h.encoding == 0 || encoding_is_consistent(h));
 }
 
 /// Reads the part of the header that only pushes and pulls have; sets what is not sent to 0.
@@ -65,34 +76,21 @@ bool take_arguments(std::span<const std::byte>& rest,
     return true;
 }
 
-}  // namespace
-
-bool glance(std::span<const std::byte> message, FrameHeader& header) noexcept {
-    constexpr size_t kBytes = offsetof(FrameHeader, iteration);
-    if (message.size() < kBytes) return false;
-    std::memcpy(static_cast<void*>(&header), message.data(), kBytes);
-    return header.kind == Kind::kPush || header.kind == Kind::kPull;
+/// Takes off the zeros behind a frame that another one follows.
+bool take_padding(std::span<const std::byte>& rest, size_t frame_bytes) noexcept {
+    if (rest.empty()) return true;
+    const size_t bytes = aligned(frame_bytes) - frame_bytes;
+    if (rest.size() < bytes + kHeaderBytesMin) return false;
+    for (const std::byte zero : rest.first(bytes)) {
+        if (zero != std::byte{0}) return false;
+    }
+    rest = rest.subspan(bytes);
+    return true;
 }
 
-Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
-    std::span<const std::byte> rest = message;
-    FrameHeader& h = frame.header;
-    if (rest.size() < kHeaderBytesMin) return Errc::kProtocol;
-    std::memcpy(static_cast<void*>(&h), rest.data(), kHeaderBytesMin);
-    rest = rest.subspan(kHeaderBytesMin);
-    if (h.magic != kMagic || !is_known(h.kind) || (h.encoding & ~kHasArguments) != 0 ||
-        (h.reserved2 != 0 && !is_request(h.kind)) || !take_rest(rest, h) ||
-        h.body_bytes != rest.size()) {
-        return Errc::kProtocol;
-    }
-    frame.keys_at = {};
-    frame.values_at = {};
-    frame.ends = {};
-    frame.number = 0;
-    frame.arguments = {};
-    frame.keys = {};
-    frame.values = rest;
-    if (!is_request(h.kind)) return h.encoding == 0 ? Errc::kOk : Errc::kProtocol;
+/// Finds the parts of a push's or pull's body.
+Errc decode_request(std::span<const std::byte> rest, Frame& frame) noexcept {
+    const FrameHeader& h = frame.header;
     if (!request_is_consistent(h)) return Errc::kProtocol;
     if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, frame.arguments))
         return Errc::kProtocol;
@@ -107,6 +105,10 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
             return Errc::kProtocol;
         }
     }
+    if ((h.encoding & kOutRemote) != 0) {
+        if (!take(rest, frame.out_at) || frame.out_at.length_bytes > kRequestBytesMax)
+            return Errc::kProtocol;
+    }
     if ((h.flags & kKeysKnown) != 0 && !take(rest, frame.ends)) return Errc::kProtocol;
     if ((h.flags & kKeysInline) != 0) {
         if (rest.size() / sizeof(uint64_t) < h.count) return Errc::kProtocol;
@@ -117,6 +119,40 @@ Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
     if (!carries_values && !rest.empty()) return Errc::kProtocol;
     frame.values = rest;
     return Errc::kOk;
+}
+
+}  // namespace
+
+bool glance(std::span<const std::byte> message, FrameHeader& header) noexcept {
+    constexpr size_t kBytes = offsetof(FrameHeader, iteration);
+    if (message.size() < kBytes) return false;
+    std::memcpy(static_cast<void*>(&header), message.data(), kBytes);
+    return header.kind == Kind::kPush || header.kind == Kind::kPull;
+}
+
+Errc decode_next(std::span<const std::byte>& rest, Frame& frame) noexcept {
+    const std::span<const std::byte> message = rest;
+    FrameHeader& h = frame.header;
+    if (rest.size() < kHeaderBytesMin) return Errc::kProtocol;
+    std::memcpy(static_cast<void*>(&h), rest.data(), kHeaderBytesMin);
+    rest = rest.subspan(kHeaderBytesMin);
+    if (h.magic != kMagic || !is_known(h.kind) || (h.reserved2 != 0 && !is_request(h.kind)) ||
+        !take_rest(rest, h) || h.body_bytes > rest.size()) {
+        return Errc::kProtocol;
+    }
+    const std::span<const std::byte> body = rest.first(h.body_bytes);
+    rest = rest.subspan(body.size());
+    if (!take_padding(rest, message.size() - rest.size())) return Errc::kProtocol;
+    frame.keys_at = {};
+    frame.values_at = {};
+    frame.out_at = {};
+    frame.ends = {};
+    frame.number = 0;
+    frame.arguments = {};
+    frame.keys = {};
+    frame.values = body;
+    if (!is_request(h.kind)) return h.encoding == 0 ? Errc::kOk : Errc::kProtocol;
+    return decode_request(body, frame);
 }
 
 }  // namespace weir::wire

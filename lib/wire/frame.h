@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The frame: one message between worker, shard and manager. It is a header of 32, 48 or 64
+/// The frame: what worker, shard and manager send each other. It is a header of 32, 48 or 64
 /// bytes, as its kind and flags say, and a body, whose parts and sizes the header determines.
 /// Numbers are little-endian. wire.md beside this file is the specification.
+///
+/// A message is one frame. Pushes and pulls, and the replies to them, may share one.
 ///
 /// Headers are short so that a small push, and every reply to a push, is one cache line of a
 /// shared-memory ring: each further line is another transfer between two cores.
@@ -80,10 +82,11 @@ enum class Kind : uint8_t {
                        ///< manager -> shard: so it is with number `first`, or it is refused;
                        ///< shard -> manager: it has dropped that
     kPasses = 30,      ///< manager -> shard: how members prove to it who they are
-    kGet = 31,  ///< command -> manager: the values of some keys; manager -> shard: of some that
-                ///< it is primary of; shard -> manager: these
+    kGet = 31,   ///< command -> manager: the values of some keys; manager -> shard: of some that
+                 ///< it is primary of; shard -> manager: these
+    kRule = 32,  ///< worker -> manager: what servers know of the update rule of this name
 };
-inline constexpr uint8_t kKindMax = 31;
+inline constexpr uint8_t kKindMax = 32;
 
 /// In `first` of a kShutdown to or from the manager: the workers are to end, in order.
 inline constexpr uint64_t kAsksToStop = 1;
@@ -99,12 +102,18 @@ enum Flags : uint8_t {
     kValuesInline = 16,  ///< push: values in the body; pull: send them in the reply's body
     kValuesRemote = 32,  ///< push: values lie in the sender's memory; pull: write them there
     kAggregate = 64,     ///< push: part of an iteration in which every worker pushes
+    kPushed = 64,        ///< reply with an error: the push was executed; its values cannot be sent
     kIteration = 128,    ///< push or pull: the header has `iteration` and `parts`; reply: the
                          ///< iteration has failed, through worker `first`
 };
 
 enum Encoding : uint8_t {
-    kHasArguments = 1,  ///< the body begins with arguments of the rule: a count, then the numbers
+    kHasArguments = 1,  ///< push: the body begins with arguments of the rule: a count, the numbers
+    kWantsValues = 2,   ///< push: once it was executed, it goes on as a pull of its keys
+    kOutRemote = 4,     ///< with kWantsValues: to the sender's memory; else in the reply's body
+    kAsksWritten = 8,   ///< pull: a byte for each key, 1 if it was ever pushed, and not its values
+    kWholeRows = 16,    ///< values are whole rows as they are stored, with the state of the rule; a
+                        ///< push puts them in the place of what was there
 };
 
 /// The most arguments of a push.
@@ -120,7 +129,7 @@ struct FrameHeader {
     Kind kind = Kind::kReply;
     uint8_t flags = 0;
     uint8_t value_type = 0;  ///< weir::ValueType of the sender's table
-    uint8_t encoding = 0;    ///< push: Encoding bits of its body; else zero
+    uint8_t encoding = 0;    ///< push and pull: Encoding bits; else zero
     uint64_t request = 0;    ///< the sender's number for this request, echoed in the reply
     /// kKeysRange: the first key. kKeysKnown: the list's hash. kReply: detail of an error, or for a
     /// pull the last iteration that was closed when its values were read, 0 if none. kHello: a
@@ -210,6 +219,7 @@ struct Frame {
     FrameHeader header;
     MemoryHandle keys_at;    ///< with kKeysRemote
     MemoryHandle values_at;  ///< with kValuesRemote
+    MemoryHandle out_at;     ///< with kOutRemote
     ListEnds ends;           ///< with kKeysKnown
     uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
     std::span<const std::byte> arguments;  ///< with kHasArguments: doubles
@@ -231,10 +241,24 @@ inline constexpr uint64_t kRequestBytesMax = 16u << 20;
 /// it. False if the message is neither a push nor a pull, or is too short.
 [[nodiscard]] bool glance(std::span<const std::byte> message, FrameHeader& header) noexcept;
 
-/// Decodes a message of a peer, which is not trusted. Every header byte is read once, into
-/// `frame`: the peer may change the message meanwhile.
+/// Frames of a message begin at multiples of this; there are zeros between them.
+inline constexpr size_t kFrameAlign = 8;
+
+/// Where a frame begins behind `bytes` bytes of others.
+[[nodiscard]] constexpr size_t aligned(size_t bytes) noexcept {
+    return (bytes + kFrameAlign - 1) / kFrameAlign * kFrameAlign;
+}
+
+/// Decodes the first frame of what is left of a peer's message, and takes it off. The peer is not
+/// trusted. Every header byte is read once, into `frame`: the peer may change the message meanwhile.
 /// Errors: kProtocol: too short, wrong magic, unknown kind, contradicting flags, nonzero reserved
 ///         bits, or sizes that do not add up exactly
-[[nodiscard]] Errc decode(std::span<const std::byte> message, Frame& frame) noexcept;
+[[nodiscard]] Errc decode_next(std::span<const std::byte>& rest, Frame& frame) noexcept;
+
+/// The same of a message that is one frame.
+[[nodiscard]] inline Errc decode(std::span<const std::byte> message, Frame& frame) noexcept {
+    const Errc status = decode_next(message, frame);
+    return status == Errc::kOk && !message.empty() ? Errc::kProtocol : status;
+}
 
 }  // namespace weir::wire

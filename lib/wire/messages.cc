@@ -30,7 +30,7 @@ std::vector<std::byte> JoinMessage::encode() const {
     ByteWriter writer;
     writer.number(role).number(rank).number(number).text(address).number(host);
     writer.number(joiner).number(shard_count).number(weight).number(pool_bytes);
-    writer.number(static_cast<uint8_t>(has_iterations)).number(pass).text(host_name);
+    writer.number(static_cast<uint8_t>(has_iterations)).number(pass).text(host_name).text(plugins);
     return std::move(writer).take();
 }
 
@@ -50,6 +50,7 @@ std::optional<JoinMessage> JoinMessage::decode(std::span<const std::byte> body) 
     message.has_iterations = has_iterations == 1;
     message.pass = reader.number<uint64_t>();
     message.host_name = reader.text(kHostNameBytesMax);
+    message.plugins = reader.text(kPluginsBytesMax);
     if (message.role < Role::kShard || message.role > Role::kOperator) return std::nullopt;
     if (has_iterations > 1) return std::nullopt;
     return whole(reader, std::move(message));

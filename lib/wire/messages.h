@@ -37,6 +37,10 @@ struct JoinMessage {
     uint64_t pass = 0;
     std::string host_name = {};  ///< shard: for people
     static constexpr size_t kHostNameBytesMax = 255;
+    /// Shard that joins a running job: a PluginList (lib/store/plugins), whose bytes only the manager
+    /// decodes. Empty: none.
+    std::string plugins = {};
+    static constexpr size_t kPluginsBytesMax = 2048;
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JoinMessage> decode(std::span<const std::byte> body);

@@ -7,8 +7,10 @@ namespace weir {
 
 std::vector<std::byte> ScanMessage::encode() const {
     ByteWriter writer;
-    writer.number(epoch).number(table).number(width).number(value_type);
-    writer.number(static_cast<uint8_t>(begins)).number(cursor).number(first_key).number(last_key);
+    writer.number(memory.address).number(memory.length_bytes).number(memory.key);
+    writer.number(epoch).number(table).number(width).number(value_type).number(columns);
+    writer.number(static_cast<uint8_t>(begins)).number(static_cast<uint8_t>(by_row));
+    writer.number(cursor).number(first_key).number(last_key);
     for (const PositionRange range : positions)
         writer.number(range.first).number(range.last);
     return std::move(writer).take();
@@ -17,12 +19,18 @@ std::vector<std::byte> ScanMessage::encode() const {
 std::optional<ScanMessage> ScanMessage::decode(std::span<const std::byte> body) {
     ByteReader reader(body);
     ScanMessage message;
+    message.memory.address = reader.number<uint64_t>();
+    message.memory.length_bytes = reader.number<uint64_t>();
+    message.memory.key = reader.number<uint64_t>();
     message.epoch = reader.number<uint64_t>();
     message.table = reader.number<uint32_t>();
     message.width = reader.number<uint32_t>();
     message.value_type = reader.number<uint8_t>();
+    message.columns = reader.number<uint8_t>();
     const auto begins = reader.number<uint8_t>();
     message.begins = begins != 0;
+    const auto by_row = reader.number<uint8_t>();
+    message.by_row = by_row != 0;
     message.cursor = reader.number<uint64_t>();
     message.first_key = reader.number<uint64_t>();
     message.last_key = reader.number<uint64_t>();
@@ -35,33 +43,25 @@ std::optional<ScanMessage> ScanMessage::decode(std::span<const std::byte> body) 
         if (message.positions.size() == kRangesMax) return std::nullopt;
         message.positions.push_back({first, last});
     } while (!reader.done());
-    if (begins > 1 || message.first_key > message.last_key) return std::nullopt;
+    if (message.memory.length_bytes > wire::kRequestBytesMax) return std::nullopt;
+    if ((message.columns & ~(kValues | kState)) != 0) return std::nullopt;
+    if (begins > 1 || by_row > 1 || message.first_key > message.last_key) return std::nullopt;
     return message;
 }
 
-std::vector<std::byte> ScanReply::encode_head() const {
+std::vector<std::byte> ScanReply::encode() const {
     ByteWriter writer;
-    writer.number(cursor).number(first_key).number(row_count).number(flags);
+    writer.number(cursor).number(row_count).number(flags);
     return std::move(writer).take();
 }
 
-std::optional<ScanReply> ScanReply::decode(std::span<const std::byte> body, size_t row_bytes) {
-    constexpr uint32_t kAllFlags = kAtEnd | kRange | kKeysOnly;
+std::optional<ScanReply> ScanReply::decode(std::span<const std::byte> body) {
     ByteReader reader(body);
     ScanReply reply;
     reply.cursor = reader.number<uint64_t>();
-    reply.first_key = reader.number<uint64_t>();
     reply.row_count = reader.number<uint32_t>();
     reply.flags = reader.number<uint32_t>();
-    if (!reader.ok() || (reply.flags & ~kAllFlags) != 0) return std::nullopt;
-    const std::span<const std::byte> rest = reader.rest();
-    const bool is_range = (reply.flags & kRange) != 0;
-    const uint64_t key_bytes = is_range ? 0 : reply.row_count * sizeof(uint64_t);
-    const uint64_t value_bytes = (reply.flags & kKeysOnly) != 0 ? 0 : reply.row_count * row_bytes;
-    if (rest.size() != key_bytes + value_bytes) return std::nullopt;
-    if (is_range && reply.first_key + reply.row_count < reply.first_key) return std::nullopt;
-    reply.keys = rest.first(key_bytes);
-    reply.values = rest.subspan(key_bytes);
+    if (!reader.done() || (reply.flags & ~(kAtEnd | kByRow)) != 0) return std::nullopt;
     return reply;
 }
 

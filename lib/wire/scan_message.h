@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bodies of a kScan and of the reply to it: some rows of a table, from where the last reply
-/// ended. They are encoded field by field, in the order of declaration.
+/// The bodies of a kScan and of the reply to it: some rows of a sparse table, from where the last reply
+/// ended. They are encoded field by field, in the order of declaration. The rows are written to
+/// the worker's memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,20 +12,31 @@
 #include <vector>
 
 #include "lib/key/position.h"
+#include "lib/wire/frame.h"
 
 namespace weir {
 
 /// A worker asks a shard for rows.
 struct ScanMessage {
     static constexpr size_t kRangesMax = 32;
+    /// Where the encoded handle of the memory lies: a worker knows it only when it sends the message.
+    static constexpr size_t kMemoryBytes = sizeof(wire::MemoryHandle);
 
+    enum Columns : uint8_t {
+        kValues = 1,
+        kState = 2,  ///< of the table's rule
+    };
+
+    wire::MemoryHandle memory{};  ///< of the worker, 8-byte aligned, where the rows go
     uint64_t epoch = 0;  ///< of a view of the sender, in which the shard has all `positions`
     uint32_t table = 0;
-    uint32_t width = 0;      ///< values per key of the sender's table
-    uint8_t value_type = 0;  ///< weir::ValueType of the sender's table
-    bool begins = true;      ///< from the first row on; else from `cursor` on
-    uint64_t cursor = 0;     ///< as the last reply gave it
-    uint64_t first_key = 0;  ///< only rows of the keys first_key..last_key
+    uint32_t width = 0;         ///< values per key of the sender's table
+    uint8_t value_type = 0;     ///< weir::ValueType of the sender's table
+    uint8_t columns = kValues;  ///< beside the keys
+    bool begins = true;         ///< from the first row on; else from `cursor` on
+    bool by_row = false;        ///< how the cursor counts, as the last reply said
+    uint64_t cursor = 0;        ///< as the last reply gave it
+    uint64_t first_key = 0;     ///< only rows of the keys first_key..last_key
     uint64_t last_key = ~uint64_t{0};
     /// Only rows at these positions: 1 to kRangesMax ranges, ascending and disjoint.
     std::vector<PositionRange> positions{PositionRange{}};
@@ -33,29 +45,53 @@ struct ScanMessage {
     [[nodiscard]] static std::optional<ScanMessage> decode(std::span<const std::byte> body);
 };
 
-/// What a reply begins with. The keys of the rows follow, ascending, unless they are a range;
-/// then their values, unless a row does not fit into a message.
-struct ScanReply {
-    static constexpr size_t kHeadBytes = 24;
+/// Where the columns of a piece lie in the memory, each 8-byte aligned: the keys, then those that
+/// were asked for, row by row.
+struct ScanColumns {
+    size_t value_bytes = 0;  ///< of a row; 0: not asked for
+    size_t state_bytes = 0;
 
-    enum Flags : uint8_t {
-        kAtEnd = 1,     ///< there are no more rows
-        kRange = 2,     ///< the keys are first_key, first_key + 1, ...
-        kKeysOnly = 4,  ///< values do not follow: pull them
+    [[nodiscard]] static constexpr size_t aligned(size_t bytes) noexcept {
+        return (bytes + 7) / 8 * 8;
+    }
+
+    [[nodiscard]] constexpr size_t values_at(size_t row_count) const noexcept {
+        return row_count * sizeof(uint64_t);
+    }
+
+    [[nodiscard]] constexpr size_t state_at(size_t row_count) const noexcept {
+        return values_at(row_count) + aligned(row_count * value_bytes);
+    }
+
+    /// What so many rows take.
+    [[nodiscard]] constexpr size_t bytes(size_t row_count) const noexcept {
+        return state_at(row_count) + aligned(row_count * state_bytes);
+    }
+
+    /// How many rows have room in `bytes_max`.
+    [[nodiscard]] constexpr size_t rows_in(size_t bytes_max) const noexcept {
+        constexpr size_t kPadding = 2 * sizeof(uint64_t);
+        if (bytes_max < bytes(1)) return 0;
+        const size_t row_bytes = sizeof(uint64_t) + value_bytes + state_bytes;
+        return bytes_max < kPadding + row_bytes ? 1 : (bytes_max - kPadding) / row_bytes;
+    }
+};
+
+/// The reply's body.
+struct ScanReply {
+    static constexpr size_t kBytes = 16;
+
+    enum Flags : uint32_t {
+        kAtEnd = 1,  ///< there are no more rows
+        kByRow = 2,  ///< the shard lists them as they lie in its memory
     };
 
-    uint64_t cursor = 0;     ///< of the next request
-    uint64_t first_key = 0;  ///< with kRange
+    uint64_t cursor = 0;  ///< of the next request
     uint32_t row_count = 0;
     uint32_t flags = 0;
-    std::span<const std::byte> keys{};  ///< 8 bytes each, at any address
-    std::span<const std::byte> values{};
 
-    /// Only what the reply begins with.
-    [[nodiscard]] std::vector<std::byte> encode_head() const;
-    /// `row_bytes`: of a row's values. The spans point into `body`.
-    [[nodiscard]] static std::optional<ScanReply> decode(std::span<const std::byte> body,
-                                                         size_t row_bytes);
+    [[nodiscard]] std::vector<std::byte> encode() const;
+    [[nodiscard]] static std::optional<ScanReply> decode(std::span<const std::byte> body);
 };
 
 }  // namespace weir

@@ -10,6 +10,7 @@
 
 #include "lib/base/log.h"
 #include "lib/worker/client_state.h"
+#include "lib/worker/collectives.h"
 
 namespace weir {
 
@@ -78,6 +79,23 @@ Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId>
     return state_->finish(state_->core().barrier(access::deadline_ns_of(at_most), after));
 }
 
+Collectives& Client::collectives() {
+    if (collectives_ == nullptr) collectives_ = std::make_shared<Collectives>();
+    return *collectives_;
+}
+
+Status Client::allreduce_bytes(ValueType type, std::span<std::byte> values, Reduce how,
+                               std::chrono::nanoseconds at_most) {
+    return collectives().run(state_,
+                             {static_cast<Collectives::Operation>(how), type, values, 0, at_most});
+}
+
+Status Client::broadcast_bytes(ValueType type, std::span<std::byte> values, uint32_t from,
+                               std::chrono::nanoseconds at_most) {
+    return collectives().run(state_,
+                             {Collectives::Operation::kBroadcast, type, values, from, at_most});
+}
+
 Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
                                     std::span<const TaskId> after) {
     const Turn turn(*state_);
@@ -112,6 +130,7 @@ Status Client::forget_unread_tables() {
 Status Client::drop_table(std::string_view name, std::span<const TaskId> after) {
     const Turn turn(*state_);
     if (!turn) return turn.error();
+    WEIR_TRY(access::check_users_name(name));
     WEIR_TRY(state_->wait_for_tasks(after));
     return state_->finish(state_->core().drop_table(name));
 }
@@ -163,7 +182,9 @@ Result<WorkShare> Client::take_work(uint32_t piece_count, std::string_view descr
     const ClientCore::CallId call =
         state_->core().take_work(piece_count, access::deadline_ns_of(kLongDeadline), description);
     state_->wait_until([&] { return state_->core().done(call); });
-    return state_->core().take_share(call);
+    Result<WorkShare> share = state_->core().take_share(call);
+    if (share) collectives().set_round(share->round);
+    return share;
 }
 
 Status Client::give_back_work() {
@@ -191,6 +212,7 @@ Client& Client::operator=(Client&& other) noexcept {
     if (this != &other) {
         drop_handlers();
         give_up();
+        collectives_ = std::move(other.collectives_);
         state_ = std::move(other.state_);
         checkpoints_taken_ = other.checkpoints_taken_;
         leave_was_sent_ = other.leave_was_sent_;

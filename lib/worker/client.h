@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +29,14 @@
 namespace weir {
 
 class ClientState;
+class Collectives;
+
+/// What Client::allreduce() makes of the workers' values.
+enum class Reduce : uint8_t { kSum, kMax, kMin, kMean };
+
+namespace access {
+struct Options;
+}
 
 /// The checkpoint that a job goes on from.
 struct ResumedFrom {
@@ -46,8 +56,12 @@ inline constexpr std::chrono::nanoseconds kLongDeadline = std::chrono::hours(24 
 
 template <Value T>
 class Table;
-template <Value T>
+template <KeptValue T>
 class Buffer;
+class Pulling;
+class Pushing;
+struct PullOptions;
+struct PushOptions;
 
 /// A push or pull that has been started. Its keys and values must stay valid and unchanged until
 /// it has ended. Therefore the destructor, and an assignment to the Task, first wait until it has
@@ -201,8 +215,21 @@ struct TableOptions {
     uint64_t key_count = 0;  ///< dense: keys 0 .. key_count - 1; sparse: expected, or 0
     uint32_t width = 1;      ///< values per key
     Rule rule = add();       ///< `"add"`, `weir::sgd(0.1)`, ...; see lib/store/rules/rules.h
+    /// How the workers' parts of an iteration are combined before the rule sees them; none: as the rule
+    /// says. Combine::kMean in place of a sum, of floating values: of each key the mean of the parts that
+    /// have it, so that a step of sgd does not grow with the number of workers.
+    std::optional<Combine> combine = std::nullopt;
     /// What a key that was never pushed reads as: a number, weir::uniform() or weir::normal().
     InitialValue initial_value{};
+    /// kBFloat16 or kFloat16: the servers keep the values of a table of float in 16 bits each, which halves
+    /// the memory and what a pull sends. Pushes bring floats, and sums, rules and their state are float as
+    /// ever; pulls and scans give floats, Table::pull_narrow what is kept. Float16 becomes infinite
+    /// above 65504.
+    std::optional<ValueType> store_as = std::nullopt;
+    /// How such values are rounded when a rule has changed them. Without it, as the rule says: rules that
+    /// add small steps round stochastically (add, prox_l1, sgd and the rules behind it but ftrl), others,
+    /// which make the value anew, to the nearest.
+    std::optional<Rounding> rounding = std::nullopt;
     bool allow_not_finite = false;  ///< accept pushes with a NaN or an infinity
     /// By how many iterations a worker may be ahead of the slowest one (bounded delay). The
     /// servers take parts of max_delay + 1 iterations at once, and need memory for the sum of
@@ -319,9 +346,27 @@ public:
     ///         kInvalidArgument for a wrong name; kPeerLost, kDeadline; the error of a task of `after`
     [[nodiscard]] Status drop_table(std::string_view name, std::span<const TaskId> after = {});
 
+    /// Starts a push to several tables: one call, with one task, and one message to each shard as far as
+    /// they fit. Each table counts its push as one of its own; an iteration is the same number in all.
+    /// What was pushed to one table may count although another one refused it.
+    ///
+    ///     client.push({users.pushing(user_keys, p), items.pushing(item_keys, q)}).wait();
+    ///
+    /// Errors: through the task, the first one: as Table::push(); kInvalidArgument if a table is another
+    ///         client's, if none is named, if one is named twice in a push of an iteration, or for
+    ///         PushOptions::arguments, which go with each table: Table::pushing()
+    Task push(std::initializer_list<Pushing> tables);
+    Task push(std::initializer_list<Pushing> tables, const PushOptions& options);
+    Task push(std::span<const Pushing> tables, const PushOptions& options);
+    /// The same of a pull. The rows of several tables are of no one moment, unless the pull names an
+    /// iteration; Task::iteration_shown() is the oldest that one of them shows.
+    Task pull(std::initializer_list<Pulling> tables);
+    Task pull(std::initializer_list<Pulling> tables, const PullOptions& options);
+    Task pull(std::span<const Pulling> tables, const PullOptions& options);
+
     /// Allocates `count` zeroed values in registered memory.
     /// Errors: kNoMemory
-    template <Value T>
+    template <KeptValue T>
     [[nodiscard]] Result<Buffer<T>> make_buffer(size_t count);
     /// Registers memory of the caller, which must outlive the Registration.
     /// Errors: kNoMemory with the ulimit to set
@@ -334,6 +379,40 @@ public:
     /// Errors: kPeerLost if a worker or server has died; kDeadline; the error of a task of `after`
     [[nodiscard]] Status barrier(std::chrono::nanoseconds at_most = {},
                                  std::span<const TaskId> after = {});
+
+    /// Sets values[i] to the sum (greatest, least, mean) of all workers' values[i]: the same bits at
+    /// every worker. `values`: a vector, an array, a Buffer or a span of at most 65,536 values. Waits
+    /// for all workers of the job, however long they compute, or at most `at_most` if that is not 0. All
+    /// workers call allreduce() and broadcast() equally often in the same order, with as many values of
+    /// the same type. A sum of float32 is rounded once; integers wrap around.
+    ///
+    /// A call is an iteration of a table of Weir's own: one that joins takes part from the first one on
+    /// that has not ended, one that has left is not waited for, and what the death of a worker means
+    /// OnWorkerLoss says. Checkpoints do not have it.
+    ///
+    /// Errors: kDifferentArguments, at all workers, names two that called different operations, or gave
+    ///         another number or type of values: nobody's values have changed; kCancelled names one that
+    ///         gave up at its deadline; kPeerLost one that died; kReassigned (take_work()); kDeadline;
+    ///         kInvalidArgument for more values, in a handler, or for a worker that takes part in no
+    ///         iterations (JoinOptions::has_iterations); kTypeMismatch for a mean of integers
+    template <std::ranges::contiguous_range Values>
+    [[nodiscard]] Status allreduce(Values&& values, Reduce how = Reduce::kSum,
+                                   std::chrono::nanoseconds at_most = {}) {
+        const std::span span(values);
+        return allreduce_bytes(value_type_of<std::ranges::range_value_t<Values>>(),
+                               std::as_writable_bytes(span), how, at_most);
+    }
+
+    /// Sets values[i] to worker `from`'s values[i] (worker()). As allreduce() in all else.
+    /// Errors: as allreduce(); kPeerLost if that worker has left, died, or was never there
+    template <std::ranges::contiguous_range Values>
+    [[nodiscard]] Status broadcast(Values&& values, uint32_t from,
+                                   std::chrono::nanoseconds at_most = {}) {
+        const std::span span(values);
+        return broadcast_bytes(value_type_of<std::ranges::range_value_t<Values>>(),
+                               std::as_writable_bytes(span), from, at_most);
+    }
+
     /// Waits until all workers of the job have called take_work(), and returns this one's share of
     /// `piece_count` pieces of work, 1 to 4096; the number that came first counts for all. What a
     /// piece is, the workers agree on: a part of the training data, say. `description` says it to
@@ -407,10 +486,18 @@ public:
 private:
     friend class Iterations;
 
+    template <class Of>
+    [[nodiscard]] Task start_several(std::span<const Of> tables, const access::Options& options);
     void give_up() noexcept;
     void drop_handlers() noexcept;
+    [[nodiscard]] Status allreduce_bytes(ValueType type, std::span<std::byte> values, Reduce how,
+                                         std::chrono::nanoseconds at_most);
+    [[nodiscard]] Status broadcast_bytes(ValueType type, std::span<std::byte> values, uint32_t from,
+                                         std::chrono::nanoseconds at_most);
+    [[nodiscard]] Collectives& collectives();
 
     std::shared_ptr<ClientState> state_;
+    std::shared_ptr<Collectives> collectives_;  ///< from the first call on
     uint64_t checkpoints_taken_ = 0;  ///< so many that have ended has take_events() returned
     bool leave_was_sent_ = false;
     Status leave_error_;  ///< of the first leave() that was sent

@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_codec.h"
 #include "lib/wire/fault.h"
 #include "lib/wire/messages.h"
 
@@ -28,7 +29,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
     : clock_(clock),
       endpoint_(std::move(endpoint)),
       memory_(memory),
-      rules_(rules),
+      rules_(&rules),
       events_(clock),
       standing_(std::move(options), clock, calls_),
       deadlines_(standing_.options().deadline_ns),
@@ -37,9 +38,9 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       requests_(calls_),
       sender_(peers_, requests_, calls_, deadlines_, tables_, *endpoint_, clock, memory_,
               standing_.options().eager_bytes, counters_),
-      control_(standing_, peers_, requests_, sender_, calls_, tasks_, deadlines_, tables_, rules,
+      control_(standing_, peers_, requests_, sender_, calls_, tasks_, deadlines_, tables_, rules_,
                clock),
-      operations_(standing_, peers_, requests_, sender_, calls_, tasks_, control_, tables_, rules,
+      operations_(standing_, peers_, requests_, sender_, calls_, tasks_, control_, tables_, rules_,
                   memory_, counters_),
       replies_(standing_, peers_, requests_, sender_, calls_, tasks_, tables_, clock, counters_),
       lost_errors_(standing_, calls_, tables_, counters_),
@@ -122,7 +123,10 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
     wire::Frame frame;
     const Peer& manager = peers_.manager();
     const bool is_manager = connection == manager.connection;
-    if (wire::decode(message, frame) != Errc::kOk) {
+    std::span<const std::byte> rest = message;
+    const bool is_well_formed =
+        wire::decode_next(rest, frame) == Errc::kOk && (rest.empty() || !is_manager);
+    if (!is_well_formed) {
         const std::string_view fault = wire::fault_of(message);
         if (is_manager && !standing_.has_begun())
             standing_.fail(Error(Errc::kProtocol, fmt::format("the manager sent {}", fault)));
@@ -135,7 +139,9 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
             return peers_.refuse(connection, "a frame out of order");
     }
     bool is_expected = false;
-    if (frame.header.kind == Kind::kReply) {
+    if (!rest.empty()) [[unlikely]] {
+        is_expected = receive_replies(connection, frame, rest);
+    } else if (frame.header.kind == Kind::kReply) {
         is_expected = replies_.receive(connection, frame);
     } else if (is_manager && manager.state() != Peer::State::kLost) {
         is_expected = receive_from_manager(frame);
@@ -144,6 +150,17 @@ void ClientCore::receive(transport::ConnectionId connection, std::span<const std
     }
     if (!is_expected)
         peers_.refuse(connection, "a frame that workers do not take, or from the wrong peer");
+}
+
+/// Several replies in one message. False: they are not, or one is not expected.
+bool ClientCore::receive_replies(transport::ConnectionId connection, wire::Frame& frame,
+                                 std::span<const std::byte> rest) {
+    while (true) {
+        const bool is_reply = frame.header.kind == Kind::kReply;
+        if (!is_reply || !replies_.receive(connection, frame)) return false;
+        if (rest.empty()) return true;
+        if (wire::decode_next(rest, frame) != Errc::kOk) return false;
+    }
 }
 
 /// False: managers do not send this.
@@ -164,6 +181,14 @@ bool ClientCore::receive_from_manager(const wire::Frame& frame) {
             return true;
         default: return false;
     }
+}
+
+Status ClientCore::take_rule(CallId call) {
+    WEIR_ASSIGN(const std::vector<std::byte> body, control_.take_body(call));
+    const std::optional<std::string> bytes = decode_text(body);
+    const std::optional<RuleEntry> rule = bytes ? decode_rule(*bytes) : std::nullopt;
+    if (!rule) return Error(Errc::kProtocol, "the manager sent a malformed update rule");
+    return rules_.find(rule->name) ? Status() : rules_.add(*rule);
 }
 
 /// The number of a worker that joins a running job.

@@ -127,6 +127,14 @@ public:
         return control_.ask_about_table(wire::Kind::kOpenTable, table_name);
     }
 
+    /// What servers know of an update rule that this process does not have.
+    CallId ask_about_rule(std::string_view name) {
+        return control_.ask({.kind = wire::Kind::kRule, .body = encode_text(name)});
+    }
+
+    /// Adds to rules() what an ended ask_about_rule() brought. Errors: Errc::kNotFound: no server has it
+    [[nodiscard]] Status take_rule(CallId call);
+
     CallId drop_table(std::string_view table_name) {
         return control_.ask_about_table(wire::Kind::kDropTable, table_name);
     }
@@ -192,6 +200,8 @@ public:
     /// The table that an ended create_table() or open_table() call found.
     [[nodiscard]] Result<TableInfo> take_table(CallId call) { return control_.take_table(call); }
 
+    [[nodiscard]] std::string rule_of_table(CallId call) { return control_.rule_of_table(call); }
+
     CallId stats(uint32_t shard) {
         return control_.ask({.peer = shard, .kind = wire::Kind::kStats});
     }
@@ -200,13 +210,13 @@ public:
 
     // Reading out a table, shard by shard (scan.h). A scan whose positions have moved ends
     // with kStaleEpoch when this client has the view that says so.
-    CallId scan(uint32_t shard, const ScanMessage& message, uint64_t deadline_ns) {
-        return control_.scan(shard, message, deadline_ns);
+    // `memory` is of memory(); the call owns it, and an ended call brings it back if it has succeeded.
+    CallId scan(uint32_t shard, const ScanMessage& message, Block memory, uint64_t deadline_ns) {
+        return control_.scan(shard, message, std::move(memory), deadline_ns);
     }
 
-    /// The body of the shard's reply.
-    [[nodiscard]] Result<std::vector<std::byte>> take_scan(CallId call) {
-        return control_.take_body(call);
+    [[nodiscard]] Result<Control::Scanned> take_scan(CallId call) {
+        return control_.take_scan(call);
     }
 
     [[nodiscard]] const std::string& peer_name(uint32_t shard) const noexcept {
@@ -230,26 +240,32 @@ public:
                 std::span<const std::byte> values, const CallOptions& options) {
         const size_t row_bytes = table.pushed_row_bytes;
         return operations_.push(
-            {&table, wire::Kind::kPush, false, {}, keys, values, {}, row_bytes, options});
+            {&table, wire::Kind::kPush, false, {}, keys, values, {}, row_bytes, 0, options});
     }
 
     CallId push(const TableInfo& table, KeyRange keys, std::span<const std::byte> values,
                 const CallOptions& options) {
         const size_t row_bytes = table.pushed_row_bytes;
         return operations_.push(
-            {&table, wire::Kind::kPush, true, keys, {}, values, {}, row_bytes, options});
+            {&table, wire::Kind::kPush, true, keys, {}, values, {}, row_bytes, 0, options});
     }
 
     CallId pull(const TableInfo& table, std::span<const uint64_t> keys, std::span<std::byte> out,
                 const CallOptions& options) {
         return operations_.pull(
-            {&table, wire::Kind::kPull, false, {}, keys, {}, out, table.row_bytes, options});
+            {&table, wire::Kind::kPull, false, {}, keys, {}, out, 0, table.row_bytes, options});
     }
 
     CallId pull(const TableInfo& table, KeyRange keys, std::span<std::byte> out,
                 const CallOptions& options) {
         return operations_.pull(
-            {&table, wire::Kind::kPull, true, keys, {}, {}, out, table.row_bytes, options});
+            {&table, wire::Kind::kPull, true, keys, {}, {}, out, 0, table.row_bytes, options});
+    }
+
+    /// Several pushes and pulls as one call. What goes to one shard is one message, if it fits. The
+    /// operations have the same deadline, iteration and `after`.
+    CallId start(std::vector<Operation> operations) {
+        return operations_.start(std::move(operations));
     }
 
     // Calls as tasks that others wait for.
@@ -314,7 +330,8 @@ public:
 
     /// Whether an open request reads from, or writes to, a part of this memory.
     [[nodiscard]] bool is_referenced(std::span<const std::byte> memory) noexcept {
-        return requests_.is_referenced(memory) || tasks_.is_referenced(memory);
+        return requests_.is_referenced(memory) || tasks_.is_referenced(memory) ||
+               calls_.is_referenced(memory);
     }
 
     /// Registered memory. If it runs short, remembered routes are forgotten.
@@ -331,6 +348,8 @@ public:
 private:
     void handle(const transport::Completion& completion);
     void receive(transport::ConnectionId connection, std::span<const std::byte> message);
+    [[nodiscard]] bool receive_replies(transport::ConnectionId connection, wire::Frame& frame,
+                                       std::span<const std::byte> rest);
     [[nodiscard]] bool receive_from_manager(const wire::Frame& frame);
     void admitted(std::span<const std::byte> body);
     void job_failed(Status why);
@@ -344,7 +363,7 @@ private:
     uint32_t polls_ = 0;
     uint64_t last_look_ns_ = 0;  ///< of poll_seldom()
     MemoryWithCaches memory_;
-    const RuleRegistry& rules_;
+    RuleRegistry rules_;  ///< those of servers that were asked about, before those of the process
     ClientCounters counters_;
     JobEvents events_;
     // The rooms; each refers only to those before it.

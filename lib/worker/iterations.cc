@@ -96,6 +96,64 @@ Status Iterations::add(Task& task) {
     return {};
 }
 
+uint32_t Iterations::max_delay_for(uint32_t asked) const noexcept {
+    if (consistency().is_eventual()) return asked;
+    constexpr uint64_t kMost = ~uint32_t{0};  // which create_table() refuses
+    return std::max(asked, static_cast<uint32_t>(std::min(consistency().tau(), kMost)));
+}
+
+Result<std::byte*> Iterations::memory_of(const std::shared_ptr<ClientState>& owner,
+                                         const TableSchema& table, size_t count,
+                                         size_t value_bytes) {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
+    const auto refused = [&](std::string_view why) {
+        return Error(Errc::kInvalidArgument, fmt::format("table '{}': {}", table.name, why));
+    };
+    if (const Status mine = check_may_use(owner, "values"); !mine)
+        return refused(mine.error().text());
+    if (count == 0) return refused("it is sparse, so say how many values the push will have");
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(count, value_bytes, &bytes)) bytes = ~size_t{0};
+    for (const Memory& memory : memory_) {
+        if (memory.table != table.id || memory.iteration != last()) continue;
+        if (memory.bytes == bytes) return memory.at.get();
+        return refused(
+            fmt::format("{} values are asked for in iteration {}, and {} were before; "
+                        "all of a push are one buffer",
+                        count, last(), memory.bytes / value_bytes));
+    }
+    const auto in_table = [&] { return std::ranges::count(memory_, table.id, &Memory::table); };
+    const uint64_t count_max =
+        began_with_.is_eventual() ? kEventualBuffers : began_with_.open_max();
+    Memory* found = free_memory(table.id);
+    if (found == nullptr && static_cast<uint64_t>(in_table()) >= count_max) {
+        WEIR_TRY(state_->may_wait());
+        const auto is_over = [&] { return state_->core().finished(); };
+        state_->wait_until([&] { return (found = free_memory(table.id)) != nullptr || is_over(); });
+    }
+    if (found == nullptr) found = &memory_.emplace_back(Memory{.table = table.id});
+    if (found->room_bytes < bytes) {
+        found->room_bytes = 0;
+        WEIR_ASSIGN(found->at, access::allocate(state_, count, value_bytes));
+        found->room_bytes = bytes;
+    }
+    found->bytes = bytes;
+    found->iteration = last();
+    return found->at.get();
+}
+
+/// One that no call uses, not even one that waits to start.
+Iterations::Memory* Iterations::free_memory(uint32_t table) noexcept {
+    for (Memory& memory : memory_) {
+        if (memory.table != table || memory.iteration == last()) continue;
+        if (memory.room_bytes == 0 ||
+            !state_->core().is_referenced({memory.at.get(), memory.room_bytes}))
+            return &memory;
+    }
+    return nullptr;
+}
+
 std::vector<TaskId> Iterations::dependencies(uint64_t iteration) {
     const Turn turn(*state_);
     if (!turn) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,11 +35,13 @@ class IterationOrder;
 ///
 /// ```cpp
 /// weir::Iterations iterations(client, weir::Consistency::bounded(2));
+/// WEIR_ASSIGN(auto table, iterations.create_table<float>("weights", options));
 /// for (uint64_t t = 1; t <= 100; ++t) {
 ///     WEIR_TRY(iterations.begin(t));
 ///     WEIR_TRY(iterations.pull(table, all, weights).wait());
-///     ...  // compute
-///     pushes.add(iterations.push(table, all, gradient[t % 3]));  // one buffer per open iteration
+///     WEIR_ASSIGN(const std::span<float> gradient, iterations.values(table));
+///     ...  // compute it
+///     pushes.add(iterations.push(table, all, gradient));
 /// }
 /// ```
 ///
@@ -63,6 +66,18 @@ public:
     /// From the next iteration on.
     void set_consistency(Consistency consistency) noexcept;
 
+    /// Client::create_table() of a table that takes parts of as many iterations at once as the model
+    /// leaves open: its max_delay is that of `options`, or tau if that is greater. All workers give the
+    /// same model.
+    template <Value T>
+    [[nodiscard]] Result<Table<T>> create_table(std::string_view name, TableOptions options,
+                                                std::span<const TaskId> after = {}) {
+        options.max_delay = max_delay_for(options.max_delay);
+        auto info = access::create_table(*state_, name, value_type_of<T>(), options, after);
+        if (!info) return std::move(info).error();
+        return Table<T>(state_, std::move(*info));
+    }
+
     /// Whether `iteration` may begin. If not, polls the client once. Does not block. A failed
     /// task counts as finished: begin() returns its error. Only this worker's tasks count: one that
     /// has just joined may begin at once, and its pull() waits for the others.
@@ -85,6 +100,25 @@ public:
     /// Adds a task to the iteration that began last. It may be moved or taken afterwards.
     /// Errors: kInvalidArgument if none has begun, or if the task is of another client
     [[nodiscard]] Status add(Task& task);
+
+    /// Registered memory for the push of the iteration that began last: `count` values (0: those of all
+    /// keys of a dense table), which are what an earlier push has left there, or zeros. It is this
+    /// iteration's until the next one begins, and free again when the pushes that were made of it have
+    /// ended. A table has tau + 1 of them, so begin() has waited for one; under Consistency::eventual() it
+    /// has kEventualBuffers, and this waits until one is free.
+    /// Errors: kInvalidArgument if none has begun, if the table is another client's, for other than the
+    ///         first number of values in an iteration, for 0 of a sparse table, or if it would have to
+    ///         wait in a handler; kNoMemory
+    template <Value T>
+    [[nodiscard]] Result<std::span<T>> values(const Table<T>& table, size_t count = 0) {
+        if (count == 0 && table.schema().layout == Layout::kDense)
+            count = table.schema().key_count * table.pushed_width();
+        WEIR_ASSIGN(std::byte* const memory,
+                    memory_of(table.state_, table.schema(), count, sizeof(T)));
+        return std::span<T>(reinterpret_cast<T*>(memory), count);
+    }
+
+    static constexpr size_t kEventualBuffers = 4;
 
     /// What must be finished before `iteration` begins, and is not.
     [[nodiscard]] std::vector<TaskId> dependencies(uint64_t iteration);
@@ -172,6 +206,21 @@ private:
         return table.pull(keys, out, options);
     }
 
+    /// What values() has given out.
+    struct Memory {
+        uint32_t table = 0;
+        uint64_t iteration = 0;  ///< that it was given to last
+        size_t bytes = 0;        ///< that were asked for
+        size_t room_bytes = 0;
+        std::shared_ptr<std::byte> at{};
+    };
+
+    [[nodiscard]] uint32_t max_delay_for(uint32_t asked) const noexcept;
+    [[nodiscard]] Result<std::byte*> memory_of(const std::shared_ptr<ClientState>& owner,
+                                               const TableSchema& table, size_t count,
+                                               size_t value_bytes);
+    [[nodiscard]] Memory* free_memory(uint32_t table) noexcept;
+
     /// A call that belongs to the iteration that began last, in a table of `owner`.
     [[nodiscard]] Status check_may_use(const std::shared_ptr<ClientState>& owner,
                                        const char* what) const;
@@ -187,6 +236,7 @@ private:
     std::unique_ptr<IterationOrder> order_;
     Consistency began_with_;          ///< the model of the iteration that began last
     std::vector<InTable> in_tables_;  ///< of that iteration
+    std::vector<Memory> memory_;
 };
 
 }  // namespace weir

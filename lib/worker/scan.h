@@ -20,13 +20,19 @@
 namespace weir {
 
 class ClientState;
-class ScanWalk;
+class ScanSource;
 struct TableInfo;
 
 /// Options of a scan.
 struct ScanOptions {
     /// Only these keys. Of a sparse table, the servers look at all keys nevertheless.
     std::optional<KeyRange> keys = std::nullopt;
+    /// Only part `share` of `shares` of them, counted from 0: so several clients read a table, each a
+    /// part. A key is always in the same part, wherever it moves.
+    uint32_t share = 0;
+    uint32_t shares = 1;
+    /// Also the state that the table's rule keeps of each row: Scan::state().
+    bool has_state = false;
     /// How long a piece may take, also if its keys move meanwhile. 0: the client's deadline
     /// (WEIR_DEADLINE_MS). Negative: it is over already.
     std::chrono::nanoseconds deadline{0};
@@ -46,30 +52,36 @@ public:
 
     [[nodiscard]] bool next();
 
-    [[nodiscard]] std::span<const uint64_t> keys() const noexcept;
+    [[nodiscard]] std::span<const uint64_t> keys();
+
+    [[nodiscard]] KeyRange range() const noexcept { return range_; }
 
     [[nodiscard]] std::span<const std::byte> values() const noexcept;
+
+    [[nodiscard]] std::span<const std::byte> state() const noexcept { return row_state_; }
 
     [[nodiscard]] const Status& status() const noexcept;
 
 private:
-    void ask(uint64_t deadline_ns);
-    [[nodiscard]] Status outcome();
+    [[nodiscard]] Status check(const ScanOptions& options);
     [[nodiscard]] Status begin();
-    [[nodiscard]] Status take_piece(uint64_t end_ns);
-    [[nodiscard]] Status pull_values();
+    [[nodiscard]] Status fetch();
+    void forget_piece() noexcept;
+    [[nodiscard]] std::span<const std::byte> widened(std::span<const std::byte> kept);
 
     std::shared_ptr<ClientState> state_;
     std::shared_ptr<const TableInfo> info_;
-    ScanOptions options_;
     uint64_t deadline_ns_ = 0;  // of a piece
-    std::unique_ptr<ScanWalk> walk_;
-    uint32_t shard_ = 0;  // asked for the next piece
-    uint64_t call_ = 0;
-    bool is_asked_ = false;  // call_ asks for the next piece
-    bool is_due_ = true;     // else call_ waits for ScanOptions::after
-    std::vector<uint64_t> keys_;
-    std::vector<std::byte> values_;
+    std::unique_ptr<ScanSource> source_;
+    uint64_t call_ = 0;   // waits for ScanOptions::after
+    bool is_due_ = true;  // call_ has ended, or there is none
+    // The piece.
+    KeyRange range_;
+    std::span<const uint64_t> keys_;
+    std::span<const std::byte> values_;
+    std::span<const std::byte> row_state_;
+    std::vector<uint64_t> range_keys_;  // those of range_, once they were asked for
+    std::vector<float> widened_;        // values that are kept in 16 bits
     Status status_;
     mutable uint64_t refused_ = 0;  // atomic: the thread whose last next() found another one here
     mutable bool is_status_seen_ = false;  // since it is an error
@@ -81,14 +93,15 @@ private:
 ///
 /// Pushes may go on meanwhile, and servers may join and leave: the scan goes on at the servers
 /// that have the keys then. A key that is in the table from begin to end comes exactly once,
-/// with all its values as they were at one moment while next() fetched its piece or the one
-/// before it; keys of different pieces may be of different moments. A key that is added meanwhile
+/// with all its values, and its state, as they were at one moment since the scan began. Some pieces are fetched
+/// while others are used, so these moments differ from key to key. A key that is added meanwhile
 /// comes once or not at all. For the state of one moment, put the scan between two barriers.
 ///
 /// An error that nobody has asked for when the Scan is destroyed is logged and counted, as that of
 /// a Task.
 ///
-/// Of a sparse table, a scan remembers the keys of the server's shard that it reads, 8 bytes each.
+/// Of a sparse table, a scan remembers the keys of the shards that it reads (8 at a time), 8 bytes each. Its
+/// pieces lie in registered memory: half a megabyte for each of these, or one row if that is longer.
 ///
 /// ```cpp
 /// weir::Scan<float> scan = table.scan();
@@ -100,13 +113,16 @@ private:
 template <Value T>
 class [[nodiscard]] Scan {
 public:
-    /// Fetches the next piece: a few thousand bytes, or one row if that is longer. Blocks until it
+    /// Takes the next piece: up to half a megabyte, or one row if that is longer. Blocks until it
     /// is there; not in a handler of a task. False if there are no more, or after an error: see
     /// status().
     [[nodiscard]] bool next() { return scan_->next(); }
 
     /// The keys of this piece; valid until the next call of next().
-    [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return scan_->keys(); }
+    [[nodiscard]] std::span<const uint64_t> keys() const { return scan_->keys(); }
+
+    /// The same of a dense table, without an array of them. Of a sparse one it is empty.
+    [[nodiscard]] KeyRange range() const noexcept { return scan_->range(); }
 
     /// Shape:   keys().size() * Table::width(), row per key
     [[nodiscard]] std::span<const T> values() const noexcept {
@@ -114,10 +130,14 @@ public:
         return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
     }
 
+    /// With ScanOptions::has_state, what Table::state_bytes() says of each row, row after row. Of a rule
+    /// without state it is empty.
+    [[nodiscard]] std::span<const std::byte> state() const noexcept { return scan_->state(); }
+
     /// Why next() returned false: ok if all was read.
     ///
     /// Errors: as Task::wait for a pull, but after kTwoThreads the scan goes on with the next call of next();
-    ///         kInvalidArgument for a range that ends before it begins
+    ///         kInvalidArgument for a range that ends before it begins, or a share that there is not
     [[nodiscard]] const Status& status() const noexcept { return scan_->status(); }
 
 private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/key/key_batch.h"
 #include "lib/key/key_range.h"
 #include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
@@ -20,13 +21,14 @@
 #include "lib/task/task_id.h"
 #include "lib/worker/client.h"
 #include "lib/worker/scan.h"
+#include "lib/worker/several_tables.h"
 #include "lib/worker/table_access.h"
 
 namespace weir {
 
 /// `size()` values in registered memory, from which large pushes and into which large pulls need
 /// no copy. It is a contiguous range, so it converts to std::span.
-template <Value T>
+template <KeptValue T>
 class Buffer {
 public:
     Buffer() = default;
@@ -121,6 +123,14 @@ struct PullOptions {
     std::vector<TaskId> after = {};        ///< as PushOptions::after
 };
 
+/// The values of a range, such as a vector, a span or a Buffer.
+template <class R>
+using NarrowOf = typename decltype(std::span(std::declval<R&>()))::element_type;
+
+/// std::vector<BFloat16>, std::span<Float16>, Buffer<BFloat16>, ...
+template <class R>
+concept NarrowRange = NarrowValue<NarrowOf<R>>;
+
 /// A handle of a table; cheap to copy. Keys are sorted and unique, in any contiguous range of
 /// 64-bit integers; KeyBatch makes such keys from others. Keys, values, and the memory that a
 /// pull fills must stay valid and unchanged until the task has ended: temporaries that own them do
@@ -169,6 +179,150 @@ public:
                                  access_options(options)));
     }
 
+    /// Starts a push, and a pull of the same keys that shows it: one message, where two calls take two.
+    /// With an iteration, the values are those after it. `values` and `out` are two buffers.
+    ///
+    /// Shape:   values as for push(), out as for pull()
+    /// Errors:  through the task: as push() and pull(). The push may have been applied whatever the error
+    Task push_pull(KeySpan keys, ValueSpan<const T> values, ValueSpan<T> out,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushPull, keys);
+        return start(with(item, values, out), options);
+    }
+
+    /// As for push().
+    Task push_pull(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const T> values,
+                   ValueSpan<T> out, const PushOptions& options = {}) = delete;
+
+    /// The same for all keys of a range of a dense table.
+    Task push_pull(KeyRange keys, ValueSpan<const T> values, ValueSpan<T> out,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushPull, keys);
+        return start(with(item, values, out), options);
+    }
+
+    // The keys of a batch as they came, in any order and with duplicates: each has a row in `values` and
+    // `out`. What is pushed for a key that came several times is combined as the rule combines workers:
+    // mostly summed, of "assign" the last one counts, of "mean" it is the mean. The batch keeps registered
+    // memory for its rows; it must live, and not be assigned anew, until the task has ended.
+
+    Task push(KeyBatch& batch, ValueSpan<const T> values, const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPush, batch);
+        return start(with(item, values, {}), options);
+    }
+
+    Task pull(KeyBatch& batch, ValueSpan<T> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPull, batch);
+        return start(with(item, {}, out), options);
+    }
+
+    Task push_pull(KeyBatch& batch, ValueSpan<const T> values, ValueSpan<T> out,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushPull, batch);
+        return start(with(item, values, out), options);
+    }
+
+    /// Asks which keys of a sparse table were ever pushed: `out` has 1 for each that was, else 0.
+    ///
+    /// Shape:   out.size() == keys.size()
+    /// Errors:  through the task: kInvalidArgument if the table is dense; as pull()
+    Task contains(KeySpan keys, ValueSpan<uint8_t> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kContains, keys);
+        item.out = std::as_writable_bytes(out.span());
+        return start(item, options);
+    }
+
+    Task contains(KeyBatch& batch, ValueSpan<uint8_t> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kContains, batch);
+        item.out = std::as_writable_bytes(out.span());
+        return start(item, options);
+    }
+
+    // What this table does in a push or pull of several: Client::push(), Client::pull(). `arguments`: as
+    // PushOptions::arguments.
+
+    Pushing pushing(KeySpan keys, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) {
+        return pushing_of(keys, values, std::move(arguments));
+    }
+
+    Pushing pushing(KeyRange keys, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) {
+        return pushing_of(keys, values, std::move(arguments));
+    }
+
+    Pushing pushing(KeyBatch& batch, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) {
+        return pushing_of(batch, values, std::move(arguments));
+    }
+
+    Pulling pulling(KeySpan keys, ValueSpan<T> out) { return pulling_of(keys, out); }
+
+    Pulling pulling(KeyRange keys, ValueSpan<T> out) { return pulling_of(keys, out); }
+
+    Pulling pulling(KeyBatch& batch, ValueSpan<T> out) { return pulling_of(batch, out); }
+
+    Pushing pushing(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const T> values,
+                    std::vector<NamedNumber> arguments = {}) = delete;
+    Pulling pulling(std::initializer_list<uint64_t> keys_or_range, ValueSpan<T> out) = delete;
+
+    /// Starts a pull of whole rows: of each key its width() values, then the state that the table's rule
+    /// keeps beside them (state_bytes()). As pull() otherwise; the state of a key
+    /// that was never pushed is the initial one.
+    ///
+    /// Shape:   out.size() == keys.size() * row_bytes(), row per key
+    Task pull_rows(KeySpan keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPullRows, keys);
+        item.out = out.span();
+        return start(item, options);
+    }
+
+    /// The same for all keys of a range of a dense table.
+    Task pull_rows(KeyRange keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPullRows, keys);
+        item.out = out.span();
+        return start(item, options);
+    }
+
+    /// Starts a push that puts `rows`, as pull_rows() brings them, in the place of what is there. The rule
+    /// does not run. It takes effect once, in the order of this client's pushes, as each push does.
+    ///
+    /// Errors:  as push(); kInvalidArgument with an iteration, or with arguments of the rule
+    Task push_rows(KeySpan keys, ValueSpan<const std::byte> rows, const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushRows, keys);
+        item.values = rows.span();
+        return start(item, options);
+    }
+
+    /// The same for all keys of a range of a dense table.
+    Task push_rows(KeyRange keys, ValueSpan<const std::byte> rows,
+                   const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushRows, keys);
+        item.values = rows.span();
+        return start(item, options);
+    }
+
+    /// pull() of what a table with TableOptions::store_as keeps, as it is: `out` is a range of BFloat16 or
+    /// of Float16. Into a registered one, such as a Buffer<BFloat16>, nothing is copied.
+    /// Errors:  also kTypeMismatch: the table keeps another type
+    template <NarrowRange Out>
+    Task pull_narrow(KeySpan keys, Out&& out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys.span(), bytes_of(std::forward<Out>(out)),
+                                 narrow_options<Out>(options)));
+    }
+
+    /// As for push().
+    template <NarrowRange Out>
+    Task pull_narrow(std::initializer_list<uint64_t> keys_or_range, Out&& out,
+                     const PullOptions& options = {}) = delete;
+
+    /// The same for all keys of a range of a dense table.
+    template <NarrowRange Out>
+    Task pull_narrow(KeyRange keys, Out&& out, const PullOptions& options = {}) {
+        return task(access::pull(*state_, *info_, keys, bytes_of(std::forward<Out>(out)),
+                                 narrow_options<Out>(options)));
+    }
+
     /// Reads out the table, piece by piece; Scan says how.
     Scan<T> scan(const ScanOptions& options = {}) {
         return Scan<T>(std::make_unique<TableScan>(state_, info_, options));
@@ -182,6 +336,14 @@ public:
     /// (prox_l1: 2).
     [[nodiscard]] size_t pushed_width() const noexcept {
         return access::pushed_row_bytes(*info_) / sizeof(T);
+    }
+
+    /// What the rule keeps beside the values of a key. 0: nothing.
+    [[nodiscard]] size_t state_bytes() const noexcept { return access::state_bytes(*info_); }
+
+    /// Of a row as pull_rows() brings it.
+    [[nodiscard]] size_t row_bytes() const noexcept {
+        return width() * size_of(schema().value_type) + state_bytes();
     }
 
     /// What PushOptions::iteration of this worker's next push of an iteration has to be: 1 at
@@ -202,6 +364,60 @@ private:
     [[nodiscard]] static access::Options access_options(const Options& options) noexcept {
         access::Options given{options.iteration, options.deadline, options.after};
         if constexpr (requires { options.arguments; }) given.arguments = options.arguments;
+        return given;
+    }
+
+    template <class Keys>
+    [[nodiscard]] access::Item item_of(access::Item::Kind kind, Keys& keys) const {
+        access::Item item;
+        item.table = info_.get();
+        item.kind = kind;
+        if constexpr (std::is_same_v<std::remove_const_t<Keys>, KeyRange>) {
+            item.is_range = true;
+            item.range = keys;
+        } else if constexpr (std::is_same_v<Keys, KeyBatch>) {
+            item.batch = &keys;
+        } else {
+            item.keys = keys.span();
+        }
+        return item;
+    }
+
+    [[nodiscard]] static access::Item with(access::Item item, ValueSpan<const T> values,
+                                           ValueSpan<T> out) noexcept {
+        item.values = std::as_bytes(values.span());
+        item.out = std::as_writable_bytes(out.span());
+        return item;
+    }
+
+    template <class Options>
+    Task start(access::Item item, const Options& options) const {
+        const access::Options given = access_options(options);
+        item.arguments = given.arguments;
+        return task(access::start(state_, std::span(&item, 1), given));
+    }
+
+    template <class Keys>
+    Pushing pushing_of(Keys& keys, ValueSpan<const T> values, std::vector<NamedNumber> arguments) {
+        return {state_.get(), with(item_of(access::Item::Kind::kPush, keys), values, {}),
+                std::move(arguments)};
+    }
+
+    template <class Keys>
+    Pulling pulling_of(Keys& keys, ValueSpan<T> out) {
+        return {state_.get(), with(item_of(access::Item::Kind::kPull, keys), {}, out)};
+    }
+
+    template <class Out>
+    [[nodiscard]] static std::span<std::byte> bytes_of(Out&& out) noexcept {
+        const ValueSpan<NarrowOf<Out>> values(std::forward<Out>(out));
+        return std::as_writable_bytes(values.span());
+    }
+
+    template <class Out>
+    [[nodiscard]] static access::Options narrow_options(const PullOptions& options) noexcept {
+        access::Options given = access_options(options);
+        given.out_type = value_type_of<NarrowOf<Out>>();
         return given;
     }
 
@@ -230,7 +446,7 @@ Result<Table<T>> Client::open_table(std::string_view name, uint32_t width,
     return Table<T>(state_, std::move(*info));
 }
 
-template <Value T>
+template <KeptValue T>
 Result<Buffer<T>> Client::make_buffer(size_t count) {
     auto memory = access::allocate(state_, count, sizeof(T));
     if (!memory) return std::move(memory).error();

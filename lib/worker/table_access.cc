@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/store/rules/collective.h"
 #include "lib/worker/client.h"
 #include "lib/worker/client_state.h"
 
@@ -15,7 +16,20 @@ namespace {
 
 CallOptions call_options(const access::Options& options) {
     return {options.iteration, access::deadline_ns_of(options.deadline), options.after,
-            options.arguments};
+            options.arguments, options.out_type};
+}
+
+/// Of a table whose values are made and pushed as `type`.
+Result<ValueType> kept_type(std::string_view name, ValueType type, const TableOptions& options) {
+    const ValueType kept = options.store_as.value_or(type);
+    const bool is_possible = kept == type || (is_narrow(kept) && computed_type(kept) == type);
+    const std::string_view why = !is_possible ? "only those of float32 are, as bfloat16 or float16"
+                                 : !is_narrow(kept) && options.rounding
+                                     ? "they are not rounded; leave rounding out"
+                                     : "";
+    if (why.empty()) return kept;
+    return Error(Errc::kInvalidArgument, fmt::format("table '{}': values of {} kept as {}: {}",
+                                                     name, to_string(type), to_string(kept), why));
 }
 
 }  // namespace
@@ -88,6 +102,10 @@ uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::sp
     return state.core().pull(table, keys, out, call_options(options));
 }
 
+size_t state_bytes(const TableInfo& table) noexcept {
+    return table.state_bytes;
+}
+
 const TableSchema& schema(const TableInfo& table) noexcept {
     return table.schema;
 }
@@ -105,14 +123,39 @@ Iteration next_iteration(ClientState& state, const TableInfo& table) {
     return state.core().next_iteration(table.schema.id);
 }
 
+Status check_users_name(std::string_view name) {
+    if (!name.starts_with(rules::kWeirsOwn)) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("table '{}': names that begin with '{}' are kept for tables of Weir's "
+                             "own; choose another one",
+                             name, rules::kWeirsOwn));
+}
+
+/// A rule that this process does not have, such as one of a plugin that only servers have loaded, is
+/// learned from the manager. Nothing happens if no server has it: whoever looks for it next says so.
+static Status learn_rule(ClientState& state, std::string_view name) {
+    if (name.empty() || state.core().rules().find(name)) return {};
+    const ClientCore::CallId call = state.core().ask_about_rule(name);
+    state.wait_until([&] { return state.core().done(call); });
+    Status learned = state.core().take_rule(call);
+    return learned.code() == Errc::kNotFound ? Status() : learned;
+}
+
 Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::string_view name,
                                                       ValueType type, const TableOptions& options,
                                                       std::span<const TaskId> after) {
+    WEIR_TRY(check_users_name(name));
+    return make_table(state, name, type, options, after);
+}
+
+Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::string_view name,
+                                                    ValueType type, const TableOptions& options,
+                                                    std::span<const TaskId> after) {
     const Turn turn(state);
     if (!turn) return turn.error();
     TableSchema wanted;
     wanted.name = name;
-    wanted.value_type = type;
+    WEIR_ASSIGN(wanted.value_type, kept_type(name, type, options));
     wanted.layout = options.layout;
     wanted.key_count = options.key_count;
     wanted.width = options.width;
@@ -122,6 +165,13 @@ Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state, std::s
     wanted.allow_not_finite = options.allow_not_finite;
     wanted.max_delay = options.max_delay;
     wanted.in_checkpoints = options.in_checkpoints;
+    wanted.combine = options.combine;
+    WEIR_TRY(learn_rule(state, wanted.rule));
+    if (const auto rule = state.core().rules().find(wanted.rule)) {
+        if (wanted.combine == (*rule)->combine) wanted.combine.reset();
+        if (is_narrow(wanted.value_type))
+            wanted.rounding = options.rounding.value_or((*rule)->rounding);
+    }
     WEIR_TRY(state.wait_for_tasks(after));
     const ClientCore::CallId call = state.core().create_table(wanted);
     state.wait_until([&] { return state.core().done(call); });
@@ -145,6 +195,7 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     WEIR_TRY(state.wait_for_tasks(after));
     const ClientCore::CallId call = state.core().open_table(name);
     state.wait_until([&] { return state.core().done(call); });
+    WEIR_TRY(learn_rule(state, state.core().rule_of_table(call)));
     Result<TableInfo> info = state.core().take_table(call);
     if (info.code() == Errc::kNotFound) {
         return Error(Errc::kNotFound,
@@ -152,7 +203,7 @@ Result<std::shared_ptr<const TableInfo>> open_table(ClientState& state, std::str
     }
     if (!info) return std::move(info).error();
     TableSchema wanted = info->schema;
-    wanted.value_type = type;
+    if (computed_type(wanted.value_type) != type) wanted.value_type = type;
     if (width != 0) wanted.width = width;
     WEIR_TRY(check_same(info->schema, wanted, state.core().rules()));
     return std::make_shared<const TableInfo>(std::move(*info));

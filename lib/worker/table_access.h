@@ -20,6 +20,7 @@
 namespace weir {
 
 class ClientState;
+class KeyBatch;
 struct TableInfo;
 struct TableOptions;
 
@@ -60,6 +61,7 @@ struct Options {
     Nanoseconds deadline;
     std::span<const TaskId> after;
     std::span<const NamedNumber> arguments = {};
+    std::optional<ValueType> out_type = {};  ///< of a pull of values as they are kept
 };
 
 // These four start a call and return its id, for a Task; or kNoTurn.
@@ -72,10 +74,49 @@ uint64_t pull(ClientState& state, const TableInfo& table, std::span<const uint64
 uint64_t pull(ClientState& state, const TableInfo& table, KeyRange keys, std::span<std::byte> out,
               const Options& options);
 
+/// What a call does in one table.
+struct Item {
+    enum class Kind : uint8_t {
+        kPush,
+        kPull,
+        kPushPull,
+        kContains,  ///< a pull of a byte for each key
+        kPushRows,  ///< of whole rows: values, then state
+        kPullRows,
+    };
+
+    const TableInfo* table = nullptr;
+    Kind kind = Kind::kPush;
+    std::span<const uint64_t> keys;
+    KeyRange range{};  ///< in place of keys, if `is_range`
+    bool is_range = false;
+    KeyBatch* batch =
+        nullptr;  ///< in place of keys, if not null; then rows are those of its places
+    std::span<const std::byte> values;
+    std::span<std::byte> out;
+    std::span<const NamedNumber> arguments = {};
+};
+
+/// Starts one call that does all of `items`.
+uint64_t start(const std::shared_ptr<ClientState>& state, std::span<const Item> items,
+               const Options& options);
+/// A call that has ended with `why`.
+uint64_t failed(ClientState& state, Error why);
+
+[[nodiscard]] size_t state_bytes(const TableInfo& table) noexcept;
+
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;
 [[nodiscard]] Iteration next_iteration(ClientState& state, const TableInfo& table);
 
+/// Errors: kInvalidArgument for a name that is kept for tables of Weir's own
+[[nodiscard]] Status check_users_name(std::string_view name);
+/// A user's, or one of Weir's own.
+[[nodiscard]] Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state,
+                                                                  std::string_view name,
+                                                                  ValueType type,
+                                                                  const TableOptions& options,
+                                                                  std::span<const TaskId> after);
 [[nodiscard]] Result<std::shared_ptr<const TableInfo>> create_table(ClientState& state,
                                                                     std::string_view name,
                                                                     ValueType type,

@@ -97,6 +97,9 @@ public:
 
     [[nodiscard]] const std::vector<Answer>& answers() const { return answers_; }
 
+    /// In which all answers came.
+    [[nodiscard]] size_t messages() const { return messages_; }
+
     /// The immediates that came with the values of pulls.
     [[nodiscard]] const std::vector<uint32_t>& immediates() const { return immediates_; }
 
@@ -113,10 +116,14 @@ public:
                 case transport::Event::kClosed: closed_.push_back(c.connection); break;
                 case transport::Event::kImmediate: immediates_.push_back(c.immediate); break;
                 case transport::Event::kReceived: {
+                    ++messages_;
                     wire::Frame frame;
-                    if (wire::decode(c.message, frame) != Errc::kOk) break;
-                    answers_.push_back(
-                        {c.connection, frame.header, {frame.values.begin(), frame.values.end()}});
+                    for (std::span<const std::byte> rest = c.message; !rest.empty();) {
+                        if (wire::decode_next(rest, frame) != Errc::kOk) break;
+                        answers_.push_back({c.connection,
+                                            frame.header,
+                                            {frame.values.begin(), frame.values.end()}});
+                    }
                     break;
                 }
                 default: break;
@@ -170,6 +177,7 @@ private:
     std::vector<transport::ConnectionId> closed_;
     std::vector<Answer> answers_;
     std::vector<uint32_t> immediates_;
+    size_t messages_ = 0;
 };
 
 }  // namespace weir::test

@@ -93,6 +93,7 @@ public:
         manager_options.replicas = shape.replicas;
         manager_options.points = shape.points;
         manager_options.lease_ns = shape.lease_ns;
+        manager_options.rules = &rules;
         manager_options.checkpoints = shape.checkpoints;
         manager_options.resume = shape.resume;
         shape.managers > 1 ? add_managers(manager_options) : add_manager(manager_options, first);

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "lib/base/check.h"
+#include "lib/store/plugins/plugin_list.h"
+#include "lib/store/rules/rule_codec.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/schema_codec.h"
 #include "lib/wire/checkpoint_message.h"
@@ -64,17 +66,6 @@ void check_schema_bytes(std::string_view bytes) {
     (void)check_schema(*schema, rules);
 }
 
-void check_scan_reply(Bytes body) {
-    for (const size_t row_bytes : {size_t{4}, size_t{8} << 20}) {
-        const std::optional<ScanReply> reply = ScanReply::decode(body, row_bytes);
-        if (!reply) continue;
-        WEIR_CHECK(within(reply->keys, body) && within(reply->values, body));
-        WEIR_CHECK(same(reply->encode_head(), body.first(ScanReply::kHeadBytes)));
-        WEIR_CHECK(ScanReply::kHeadBytes + reply->keys.size() + reply->values.size() ==
-                   body.size());
-    }
-}
-
 /// Its rows are lent: the decoder takes any of that length for them.
 void check_lent_record(Bytes body, const wire::MemoryHandle& at) {
     static const std::vector<std::byte> memory(size_t{1} << 20);
@@ -85,6 +76,20 @@ void check_lent_record(Bytes body, const wire::MemoryHandle& at) {
     WEIR_CHECK(within(record->keys, rows) && within(record->values, rows));
     WEIR_CHECK(within(record->state, rows) && record->rows_bytes() == rows.size());
     WEIR_CHECK(RecordMessage::decode(record->encode()).has_value());
+}
+
+/// Of a rule that a worker does not have itself.
+void check_rule_bytes(std::string_view bytes) {
+    const std::optional<RuleEntry> rule = decode_rule(bytes);
+    if (!rule) return;
+    WEIR_CHECK(encode_rule(*rule) == bytes);
+    RuleRegistry rules;
+    WEIR_CHECK(rules.add(*rule));
+}
+
+void check_plugin_bytes(std::string_view bytes) {
+    const std::optional<PluginList> list = PluginList::decode(bytes);
+    WEIR_CHECK(!list || list->encode() == bytes);
 }
 
 void check_record(Bytes body) {
@@ -112,7 +117,7 @@ void check_control(Bytes body) {
     check_body<LinkMessage>(body);
     check_body<PassesMessage>(body);
     check_body<ScanMessage>(body);
-    check_scan_reply(body);
+    check_body<ScanReply>(body);
     check_body<FollowMessage>(body);
     check_record(body);
     check_body<StatsMessage>(body);
@@ -125,8 +130,12 @@ void check_control(Bytes body) {
     if (const auto written = WrittenMessage::decode(body))
         WEIR_CHECK(same(written->encode(body.size()), body));
     if (const auto table = TableMessage::decode(body)) check_schema_bytes(table->schema);
+    if (const auto join = JoinMessage::decode(body)) check_plugin_bytes(join->plugins);
     if (const auto text = decode_text(body)) WEIR_CHECK(same(encode_text(*text), body));
-    check_schema_bytes({reinterpret_cast<const char*>(body.data()), body.size()});
+    const std::string_view bytes(reinterpret_cast<const char*>(body.data()), body.size());
+    check_schema_bytes(bytes);
+    check_rule_bytes(bytes);
+    check_plugin_bytes(bytes);
 }
 
 void check_request(const Frame& frame, Bytes body) {
@@ -136,11 +145,26 @@ void check_request(const Frame& frame, Bytes body) {
     WEIR_CHECK(frame.keys.size() == (inline_keys ? header.count * sizeof(uint64_t) : 0));
     WEIR_CHECK(frame.keys.size() + frame.values.size() <= body.size());
     WEIR_CHECK(frame.values_at.length_bytes <= kRequestBytesMax);
+    WEIR_CHECK(frame.out_at.length_bytes <= kRequestBytesMax);
     if ((header.flags & kKeysRemote) != 0) {
         WEIR_CHECK(frame.keys_at.length_bytes == header.count * sizeof(uint64_t));
     }
     volatile unsigned seen = touch(frame.keys) + touch(frame.values);
     (void)seen;
+}
+
+/// The frames of a message lie in it, one behind the other, each aligned.
+void check_several(Bytes message) {
+    Frame frame;
+    for (Bytes rest = message; !rest.empty();) {
+        WEIR_CHECK((message.size() - rest.size()) % kFrameAlign == 0);
+        const size_t before = rest.size();
+        if (decode_next(rest, frame) != Errc::kOk) return;
+        WEIR_CHECK(within(rest, message));
+        const size_t bytes = header_bytes(frame.header) + frame.header.body_bytes;
+        WEIR_CHECK(before - rest.size() == (rest.empty() ? bytes : aligned(bytes)));
+        if (is_request(frame.header.kind)) check_request(frame, message);
+    }
 }
 
 }  // namespace
@@ -163,6 +187,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             WEIR_CHECK(same(frame.values, body));
         }
     }
+    check_several(message);
     // The decoders of bodies do not depend on a valid header, so they run on the plain input, too.
     check_control(message.subspan(std::min(size, kHeaderBytesMin)));
     return 0;

@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kHistoryKeys = 96;
 
 /// What one worker has under way: one push or pull, with memory of its own.
-struct Operation {
+struct RingOperation {
     bool is_push = false;
     ClientCore::CallId call = 0;
     std::vector<uint64_t> keys;
@@ -53,7 +53,7 @@ struct History {
                         ValueType::kUInt64, counted->width());
     }
 
-    void choose_keys(Operation& op) {
+    void choose_keys(RingOperation& op) {
         op.by_range = dense && random.below(2) == 0;
         if (op.by_range) {
             op.range.begin = random.below(kHistoryKeys);
@@ -72,7 +72,7 @@ struct History {
         op.keys.assign(chosen.begin(), chosen.end());
     }
 
-    void begin(uint32_t worker, Operation& op) {
+    void begin(uint32_t worker, RingOperation& op) {
         ClientCore& client = *cluster->workers[worker];
         choose_keys(op);
         op.is_push = random.below(2) == 0 && counted->may_push(op.keys);
@@ -100,7 +100,7 @@ struct History {
         }
     }
 
-    void end(uint32_t worker, Operation& op) {
+    void end(uint32_t worker, RingOperation& op) {
         const Status ended = cluster->workers[worker]->take(op.call);
         INFO((ended ? "ok" : ended.error().message()));
         REQUIRE(ended.has_value());
@@ -113,7 +113,7 @@ struct History {
             counted->end_pull(op.keys, values, op.certain_before);
         }
         cluster->memory_of(worker).deallocate(op.memory, op.memory_bytes, 64);
-        op = Operation();
+        op = RingOperation();
     }
 
     void run(size_t operation_count) {
@@ -123,14 +123,14 @@ struct History {
             REQUIRE(made.has_value());
             table.push_back(*made);
         }
-        std::vector<Operation> under_way(size_t{3} * 3);
+        std::vector<RingOperation> under_way(size_t{3} * 3);
         size_t begun = 0;
         size_t ended = 0;
         while (ended < operation_count) {
             bool any = false;
             for (size_t i = 0; i < under_way.size(); ++i) {
                 const auto worker = static_cast<uint32_t>(i % 3);
-                Operation& op = under_way[i];
+                RingOperation& op = under_way[i];
                 if (op.call == 0 && begun < operation_count && random.below(4) == 0) {
                     begin(worker, op);
                     ++begun;

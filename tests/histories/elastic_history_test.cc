@@ -47,6 +47,7 @@ TEST_SUITE("elastic_history") {
         for (const uint64_t reached : {counts.given_up, counts.left_with_calls,
                                        counts.waiting_calls, counts.managers_paused})
             CHECK(reached >= testing::fewest_of(count, 0.15));
+        CHECK(counts.narrow_pulls >= count / 4);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

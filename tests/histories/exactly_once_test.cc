@@ -5,6 +5,7 @@
 /// pushes random words to its keys, so that the sums say whether every push took effect exactly
 /// once.
 
+#include <memory>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -119,6 +120,8 @@ private:
         ClientCore::CallId id = 0;
         std::vector<uint64_t> keys;
         std::vector<uint64_t> values;
+        std::vector<uint64_t> out;   ///< of a push that wants values
+        std::unique_ptr<Call> also;  ///< what the same call pushes to another table
     };
 
     std::vector<uint64_t> some_keys(uint64_t count) {
@@ -160,8 +163,34 @@ private:
         fill(call, sums_[table]);
         const auto values = std::as_bytes(std::span(call.values));
         const KeyRange range{call.keys.front(), call.keys.back() + 1};
+        if (random_.below(3) == 0) {
+            std::vector<Operation> operations{push_of(table, call)};
+            if (is_range) operations[0].by_range = true;
+            operations[0].range = range;
+            if (random_.below(3) != 0) {
+                call.also = std::make_unique<Call>();
+                call.also->keys = some_keys(1 + random_.below(12));
+                fill(*call.also, sums_[1 - table]);
+                operations.push_back(push_of(1 - table, *call.also));
+            }
+            call.id = client.start(std::move(operations));
+            return;
+        }
         call.id = is_range ? client.push(tables_[table], range, values, {})
                            : client.push(tables_[table], call.keys, values, {});
+    }
+
+    Operation push_of(size_t table, Call& call) {
+        Operation push;
+        push.table = &tables_[table];
+        push.keys = call.keys;
+        push.values = std::as_bytes(std::span(call.values));
+        push.row_bytes = tables_[table].pushed_row_bytes;
+        if (random_.below(2) == 0) return push;
+        call.out.resize(call.keys.size());
+        push.out = std::as_writable_bytes(std::span(call.out));
+        push.out_row_bytes = tables_[table].row_bytes;
+        return push;
     }
 
     void begin_part(uint32_t worker, std::deque<Call>& under_way, uint64_t iteration) {

@@ -125,7 +125,8 @@ TEST_SUITE("checkpoints of jobs") {
                 for (uint64_t i = 1; i <= 3; ++i)
                     WEIR_TRY(table.push(KeyRange{0, 1000}, ones, {.iteration = i}).wait());
                 WEIR_TRY(other.push(KeyRange{0, 1000}, ones).wait());
-                WEIR_TRY(client.barrier());
+                std::vector<double> sum = {1};
+                WEIR_TRY(client.allreduce(sum));
                 if (client.worker() != 0) return client.barrier();
                 const Result<uint64_t> first = client.checkpoint();
                 REQUIRE_MESSAGE(first, first.error().text());
@@ -155,6 +156,9 @@ TEST_SUITE("checkpoints of jobs") {
             CHECK(from.checkpoint == 2);
             REQUIRE(from.tables.size() == 1);
             CHECK(from.tables[0].name == "sums");
+            std::vector<double> sum = {1};
+            WEIR_TRY(client.allreduce(sum));
+            CHECK(sum[0] == 1);
             CHECK(from.tables[0].closed == 3);
             const auto wrong = client.create_table<double>("sums", dense_options(999));
             REQUIRE(wrong.code() == Errc::kAlreadyExists);

@@ -2,10 +2,12 @@
 /// \file
 /// Iterations of real jobs and their consistency.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -231,6 +233,77 @@ TEST_SUITE("iterations") {
             return {};
         });
         CHECK(outcome);
+        CHECK(job->serve());
+    }
+
+    TEST_CASE("iterations have the tables and the values of their model") {
+        constexpr uint64_t kCount = 40;
+        constexpr uint64_t kKeys = 500;
+        for (const Consistency model :
+             {Consistency::sequential(), Consistency::bounded(2), Consistency::eventual()}) {
+            CAPTURE(model.tau());
+            auto job = start_job(1, 2, 2);
+            const Status outcome = job->run_workers([&](Client& client) -> Status {
+                Iterations iterations(client, model);
+                WEIR_ASSIGN(auto table,
+                            iterations.create_table<double>("numbers", dense_options(kKeys)));
+                CHECK(table.schema().max_delay == (model == Consistency::bounded(2) ? 2 : 0));
+                Tasks pushes;
+                std::vector<double*> given;
+                for (uint64_t t = 1; t <= kCount; ++t) {
+                    WEIR_TRY(iterations.begin(t));
+                    WEIR_ASSIGN(const std::span<double> values, iterations.values(table));
+                    WEIR_ASSIGN(const std::span<double> again, iterations.values(table));
+                    if (values.size() != kKeys || again.data() != values.data())
+                        return Error(Errc::kProtocol, "other values in the same iteration");
+                    std::ranges::fill(values, static_cast<double>(t));
+                    if (std::ranges::find(given, values.data()) == given.end())
+                        given.push_back(values.data());
+                    pushes.add(iterations.push(table, KeyRange{0, kKeys}, values));
+                    if (client.worker() == 0 && t % 8 == 0)
+                        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                }
+                WEIR_TRY(pushes.wait());
+                CHECK(given.size() <=
+                      (model.is_eventual() ? Iterations::kEventualBuffers : model.open_max()));
+                WEIR_TRY(client.barrier());
+                std::vector<double> seen(kKeys);
+                WEIR_TRY(table.pull(KeyRange{0, kKeys}, seen).wait());
+                CHECK(seen == std::vector<double>(kKeys, kCount * (kCount + 1)));
+                return {};
+            });
+            INFO((outcome ? "" : outcome.error().text()));
+            CHECK(outcome);
+            CHECK(job->serve());
+        }
+    }
+
+    TEST_CASE("iterations refuse values that a push could not use") {
+        auto job = start_job(1, 1, 1);
+        auto client = std::move(job->make_client(0)).value();
+        Iterations iterations(client, Consistency::bounded(1));
+        auto table = std::move(iterations.create_table<float>("t", {.max_delay = 5})).value();
+        CHECK(table.schema().max_delay == 5);
+        const auto why = [](const Result<std::span<float>>& values) {
+            CHECK(values.code() == Errc::kInvalidArgument);
+            return values ? std::string("ok") : values.error().text();
+        };
+        CHECK(why(iterations.values(table, 3)) ==
+              "table 't': values before any iteration has begun");
+        REQUIRE(iterations.begin(1));
+        CHECK(why(iterations.values(table)) ==
+              "table 't': it is sparse, so say how many values the push will have");
+        REQUIRE(iterations.values(table, 3));
+        CHECK(why(iterations.values(table, 4)) ==
+              "table 't': 4 values are asked for in iteration 1, and 3 were before; all of a push "
+              "are one buffer");
+        REQUIRE(iterations.begin(2));
+        CHECK(iterations.values(table, 4));
+        REQUIRE(iterations.begin(3));
+        CHECK(iterations.values(table, ~size_t{0} / 2).code() == Errc::kNoMemory);
+        CHECK(Iterations(client, Consistency::bounded(64)).create_table<float>("u", {}).code() ==
+              Errc::kInvalidArgument);
+        CHECK(client.leave());
         CHECK(job->serve());
     }
 

@@ -124,6 +124,70 @@ TEST_SUITE("rule input") {
         CHECK(job->serve());
     }
 
+    TEST_CASE("a table takes the mean of the workers' parts in place of their sum") {
+        const auto job = start_job(with_backups(2));
+        const Status ran = job->run_workers([&](Client& client) -> Status {
+            WEIR_ASSIGN(auto table,
+                        client.create_table<double>(
+                            "t", {.rule = sgd(1), .combine = Combine::kMean, .max_delay = 2}));
+            CHECK(table.schema().combine == Combine::kMean);
+            WEIR_ASSIGN(auto same, client.open_table<double>("t"));
+            CHECK(same.schema().combine == Combine::kMean);
+            // Key 1 is everybody's, 2 and 3 are one worker's alone.
+            const double me = client.worker();
+            const std::vector<uint64_t> keys = {1, 2 + client.worker()};
+            const std::vector<double> gradient = {1 + me, 5};
+            for (uint64_t i = 1; i <= 3; ++i)
+                WEIR_TRY(table.push(keys, gradient, {.iteration = i}).wait());
+            const std::vector<uint64_t> all = {1, 2, 3};
+            std::vector<double> seen(3);
+            WEIR_TRY(table.pull(all, seen, {.iteration = 3}).wait());
+            CHECK(seen == std::vector<double>{-3 * 1.5, -15, -15});
+            // Who asks for the sum is told what the table does.
+            const auto sums = client.create_table<double>("t", {.rule = sgd(1), .max_delay = 2});
+            CHECK(sums.code() == Errc::kAlreadyExists);
+            CHECK_MESSAGE(
+                text_of(sums ? Status() : Status(sums.error()))
+                        .find("combine mean; that of the rule was asked for") != std::string::npos,
+                text_of(sums ? Status() : Status(sums.error())));
+            return client.barrier();
+        });
+        CHECK_MESSAGE(ran, text_of(ran));
+        CHECK(job->serve());
+    }
+
+    TEST_CASE("a mean in place of a sum is refused where there is none") {
+        const auto job = start_job(with_backups(1));
+        auto client = std::move(job->make_client(0)).value();
+        const auto why = [&](const auto& made, Errc code) {
+            CHECK(made.code() == code);
+            return made ? std::string("ok") : made.error().text();
+        };
+        const auto with_rule = [](const Rule& rule, Combine combine) {
+            return TableOptions{.rule = rule, .combine = combine};
+        };
+        const std::string only =
+            " of the workers' parts of an iteration; only a rule that takes their sum can take "
+            "their mean in its place; leave combine out";
+        CHECK(why(client.create_table<float>("t", with_rule(max(), Combine::kMean)),
+                  Errc::kInvalidArgument) ==
+              "table 't': combine is mean, and rule 'max' takes the greatest" + only);
+        CHECK(why(client.create_table<float>("t", with_rule(assign(), Combine::kMean)),
+                  Errc::kInvalidArgument) ==
+              "table 't': combine is mean, and rule 'assign' takes the last" + only);
+        CHECK(why(client.create_table<float>("t", with_rule(sgd(1), Combine::kMax)),
+                  Errc::kInvalidArgument) ==
+              "table 't': combine is greatest, and rule 'sgd' takes the sum" + only);
+        CHECK(why(client.create_table<int32_t>("t", with_rule(add(), Combine::kMean)),
+                  Errc::kTypeMismatch) ==
+              "table 't': a mean of int32 values would be rounded; use a floating type, or leave "
+              "combine out");
+        // What the rule does anyway may be said.
+        CHECK(client.create_table<float>("t", with_rule(max(), Combine::kMax)));
+        CHECK(client.leave());
+        CHECK(job->serve());
+    }
+
     TEST_CASE("different arguments of an iteration are named to both workers, with backups") {
         const auto job = start_job(with_backups(2));
         const Status ran = job->run_workers([&](Client& client) -> Status {

@@ -89,7 +89,7 @@ TEST_SUITE("scan") {
         const auto job = start_job(1, 2, 1);
         auto client = std::move(job->make_client(0)).value();
         auto table = std::move(client.create_table<uint64_t>("t", {})).value();
-        std::vector<uint64_t> keys(20'000);
+        std::vector<uint64_t> keys(300'000);  // several pieces
         std::iota(keys.begin(), keys.end(), 0);
         REQUIRE(table.push(keys, keys).wait().has_value());
         {

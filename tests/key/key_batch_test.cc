@@ -17,11 +17,11 @@
 namespace weir {
 namespace {
 
-static_assert(KeyContainer<std::vector<uint64_t>> && KeyContainer<std::vector<int64_t>>);
-static_assert(KeyContainer<std::span<const int64_t>> && KeyContainer<std::array<uint64_t, 3>>);
-static_assert(KeyContainer<std::span<unsigned long long>>);
-static_assert(!KeyContainer<std::vector<uint32_t>> && !KeyContainer<std::vector<double>>);
-static_assert(!KeyContainer<std::deque<uint64_t>> && !KeyContainer<std::list<uint64_t>>);
+static_assert(BatchKeys<std::vector<uint64_t>> && BatchKeys<std::vector<int32_t>>);
+static_assert(BatchKeys<std::span<const int64_t>> && BatchKeys<std::array<uint32_t, 3>>);
+static_assert(BatchKeys<std::span<unsigned long long>>);
+static_assert(!BatchKeys<std::vector<uint16_t>> && !BatchKeys<std::vector<double>>);
+static_assert(!BatchKeys<std::deque<uint64_t>> && !BatchKeys<std::list<uint64_t>>);
 
 }  // namespace
 

@@ -183,6 +183,7 @@ std::vector<BadFrame> bad_requests() {
         control_frame("a cut name", Kind::kOpenTable, half, "a malformed table name"),
         control_frame("a long name", Kind::kOpenTable, long_name, "a malformed table name"),
         control_frame("a cut name", Kind::kDropTable, half, "a malformed table name"),
+        control_frame("a cut name", Kind::kRule, half, "a malformed name of a rule"),
         control_frame("a cut leave", Kind::kLeave, half, "a malformed leave"),
         control_frame("a cut question", Kind::kWork, half, "a malformed question for work"),
         control_frame("a checkpoint of something", Kind::kCheckpoint, half,
@@ -196,9 +197,10 @@ std::vector<BadFrame> bad_requests() {
         control_frame("no pieces", Kind::kWork, std::vector<std::byte>(4),
                       "a malformed question for work")};
     // All others, among them what only shards send: a worker that claims to be one.
-    const Kind sent_by_workers[] = {
-        Kind::kAdmit,    Kind::kCreateTable, Kind::kOpenTable, Kind::kDropTable, Kind::kBarrier,
-        Kind::kWithdraw, Kind::kStats,       Kind::kLeave,     Kind::kWork,      Kind::kCheckpoint};
+    const Kind sent_by_workers[] = {Kind::kAdmit,      Kind::kCreateTable, Kind::kOpenTable,
+                                    Kind::kDropTable,  Kind::kBarrier,     Kind::kWithdraw,
+                                    Kind::kStats,      Kind::kLeave,       Kind::kWork,
+                                    Kind::kCheckpoint, Kind::kRule};
     for (uint8_t number = 1; number <= wire::kKindMax; ++number) {
         const auto kind = static_cast<Kind>(number);
         if (std::ranges::find(sent_by_workers, kind) != std::end(sent_by_workers)) continue;

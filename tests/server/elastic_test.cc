@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/store/plugins/plugin_list.h"
 #include "tests/cluster/answer_order.h"
 #include "tests/cluster/raw_worker.h"
 #include "tests/cluster/servers_only.h"
@@ -299,6 +300,19 @@ TEST_SUITE("elastic") {
         CHECK(job.create_table("numbers") == Errc::kOk);
     }
 
+    TEST_CASE("a worker learns from the manager what it must know of a rule") {
+        SimCluster cluster(7, {}, {});
+        REQUIRE(cluster.start());
+        ClientCore& client = *cluster.workers[0];
+        for (const char* const name : {"ftrl", "none", ""}) {
+            const ClientCore::CallId call = client.ask_about_rule(name);
+            REQUIRE(cluster.run_until([&] { return client.done(call); }));
+            const Status learned = client.take_rule(call);
+            CHECK(learned.code() == (*name == 'f' ? Errc::kOk : Errc::kNotFound));
+        }
+        CHECK_FALSE((*client.rules().find("ftrl"))->is_described);  // it has that itself
+    }
+
     TEST_CASE("who cannot join is told why") {
         ServersOnly job(6);
         const auto ask = [&](const JoinMessage& message) {
@@ -343,6 +357,12 @@ TEST_SUITE("elastic") {
         join.address = "another";
         join.weight = 0;
         refused(join, "weight");
+        join.weight = 1;
+        join.plugins = "nonsense";
+        refused(join, "a malformed list of plugins");
+        join.plugins = PluginList{{{"a.so", 1, 2}}}.encode();
+        refused(join, "each server of the job lacks the plugin a.so, which this server");
+        join.plugins.clear();
         CHECK(job.cluster.manager->view().epoch() == 1);
         // A server that is in the job does not join a second time.
         const uint32_t host = job.cluster.add_server({.shards = 1});

@@ -3,6 +3,7 @@
 /// Reading out a table at shards of a simulated cluster, while workers push; and cursors and
 /// requests that no worker of ours sends.
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -28,21 +29,32 @@ ScanMessage scan_of(const TableInfo& table, uint64_t epoch) {
     return message;
 }
 
-std::vector<uint64_t> keys_of(const ScanReply& reply) {
-    std::vector<uint64_t> keys(reply.row_count);
-    if ((reply.flags & ScanReply::kRange) != 0) {
-        std::iota(keys.begin(), keys.end(), reply.first_key);
-    } else if (!keys.empty()) {
-        std::memcpy(keys.data(), reply.keys.data(), reply.keys.size());
-    }
-    return keys;
-}
+/// Of a piece of rows with one value.
+struct Rows {
+    ScanReply reply;
+    std::vector<uint64_t> keys;
+    std::vector<uint64_t> values;
+};
 
-template <class T>
-std::vector<T> values_of(const ScanReply& reply) {
-    std::vector<T> values(reply.values.size() / sizeof(T));
-    if (!values.empty()) std::memcpy(values.data(), reply.values.data(), reply.values.size());
-    return values;
+/// Asks a shard with so much memory, and takes what it wrote.
+Result<Rows> ask(StartedCluster& cluster, ClientCore& core, uint32_t shard,
+                 const ScanMessage& message, size_t bytes = 4096) {
+    const auto call = core.scan(shard, message, Block(core.memory(), bytes), 0);
+    REQUIRE(cluster.run_until([&] { return core.done(call); }));
+    auto scanned = core.take_scan(call);
+    if (!scanned) return scanned.error();
+    REQUIRE(scanned->memory);
+    const auto reply = ScanReply::decode(scanned->body);
+    REQUIRE(reply.has_value());
+    Rows rows{*reply, std::vector<uint64_t>(reply->row_count),
+              std::vector<uint64_t>(reply->row_count)};
+    const ScanColumns columns{sizeof(uint64_t), 0};
+    REQUIRE(columns.bytes(reply->row_count) <= bytes);
+    const std::byte* const memory = scanned->memory.data();
+    std::memcpy(rows.keys.data(), memory, rows.keys.size() * sizeof(uint64_t));
+    std::memcpy(rows.values.data(), memory + columns.values_at(reply->row_count),
+                rows.values.size() * sizeof(uint64_t));
+    return rows;
 }
 
 /// The whole table, piece by piece; calls between(piece) before each request.
@@ -58,21 +70,14 @@ std::map<uint64_t, uint64_t> read_out(StartedCluster& cluster, uint32_t worker, 
         for (bool at_end = false; !at_end;) {
             REQUIRE(++pieces < 100'000);
             between();
-            const auto call = core.scan(shard, message, 0);
-            REQUIRE(cluster.run_until([&] { return core.done(call); }));
-            const auto body = core.take_scan(call);
-            REQUIRE(body.has_value());
-            const auto reply = ScanReply::decode(*body, cluster.table.row_bytes);
-            REQUIRE(reply.has_value());
-            const auto keys = keys_of(*reply);
-            const auto values = values_of<uint64_t>(*reply);
-            REQUIRE(values.size() == keys.size());
-            CHECK(std::ranges::is_sorted(keys));
-            for (size_t i = 0; i < keys.size(); ++i)
-                CHECK(seen.emplace(keys[i], values[i]).second);
+            const auto rows = ask(cluster, core, shard, message);
+            REQUIRE(rows.has_value());
+            for (size_t i = 0; i < rows->keys.size(); ++i)
+                CHECK(seen.emplace(rows->keys[i], rows->values[i]).second);
             message.begins = false;
-            message.cursor = reply->cursor;
-            at_end = (reply->flags & ScanReply::kAtEnd) != 0;
+            message.by_row = (rows->reply.flags & ScanReply::kByRow) != 0;
+            message.cursor = rows->reply.cursor;
+            at_end = (rows->reply.flags & ScanReply::kAtEnd) != 0;
         }
     }
     return seen;
@@ -85,13 +90,8 @@ TEST_SUITE("scan") {
         WEIR_TEST_SEED(seed, 71);
         for (uint64_t round = 0; round < 6; ++round) {
             Random random(seed + round);
-            const bool is_dense = round % 3 == 2;
-            const uint64_t key_count = is_dense ? 3000 : 20'000;
-            SimShape shape;
-            shape.message_bytes_max = 4096;
-            StartedCluster cluster(seed + round, shape,
-                                   is_dense ? dense_table("t", key_count, ValueType::kUInt64)
-                                            : sparse_table("t", ValueType::kUInt64));
+            const uint64_t key_count = 20'000;
+            StartedCluster cluster(seed + round, {}, sparse_table("t", ValueType::kUInt64));
             std::map<uint64_t, uint64_t> sums;  // what was pushed so far
             const auto push = [&](uint32_t worker, uint64_t count) {
                 std::map<uint64_t, uint64_t> chosen;
@@ -120,100 +120,121 @@ TEST_SUITE("scan") {
             }
             for (const auto& [key, value] : seen)
                 CHECK(value <= sums[key]);
-            if (is_dense) CHECK(seen.size() == key_count);
         }
     }
 
     TEST_CASE("only the keys and positions that were asked for come") {
-        for (const bool is_dense : {true, false}) {
-            StartedCluster cluster(3, {},
-                                   is_dense ? dense_table("t", 1000, ValueType::kUInt64)
-                                            : sparse_table("t", ValueType::kUInt64));
-            std::vector<uint64_t> keys(1000);
-            std::iota(keys.begin(), keys.end(), 0);
-            const auto call =
-                cluster.client().push(cluster.table, keys, std::as_bytes(std::span(keys)), {});
-            REQUIRE(cluster.finish(0, call));
-            ScanMessage message = scan_of(cluster.table, 0);
-            message.first_key = 100;
-            message.last_key = 299;
-            const auto seen = read_out(cluster, 0, message, [] {});
-            CHECK(seen.size() == 200);
-            CHECK(seen.begin()->first == 100);
-            CHECK(seen.rbegin()->first == 299);
-            message.first_key = message.last_key = 999;
-            CHECK(read_out(cluster, 0, message, [] {}).size() == 1);
-            message = scan_of(cluster.table, 0);
-            message.positions = {PositionRange{1, uint64_t{1} << 61},
-                                 PositionRange{uint64_t{1} << 62, uint64_t{1} << 63}};
-            const PositionSet wanted(message.positions);
-            size_t expected = 0;
-            for (const uint64_t key : keys) {
-                if (wanted.contains(cluster.table.positions.position(key))) ++expected;
-            }
-            CHECK(read_out(cluster, 0, message, [] {}).size() == expected);
+        StartedCluster cluster(3, {}, sparse_table("t", ValueType::kUInt64));
+        std::vector<uint64_t> keys(1000);
+        std::iota(keys.begin(), keys.end(), 0);
+        const auto call =
+            cluster.client().push(cluster.table, keys, std::as_bytes(std::span(keys)), {});
+        REQUIRE(cluster.finish(0, call));
+        ScanMessage message = scan_of(cluster.table, 0);
+        message.first_key = 100;
+        message.last_key = 299;
+        const auto seen = read_out(cluster, 0, message, [] {});
+        CHECK(seen.size() == 200);
+        CHECK(seen.begin()->first == 100);
+        CHECK(seen.rbegin()->first == 299);
+        message.first_key = message.last_key = 999;
+        CHECK(read_out(cluster, 0, message, [] {}).size() == 1);
+        message = scan_of(cluster.table, 0);
+        message.positions = {PositionRange{1, uint64_t{1} << 61},
+                             PositionRange{uint64_t{1} << 62, uint64_t{1} << 63}};
+        const PositionSet wanted(message.positions);
+        size_t expected = 0;
+        for (const uint64_t key : keys) {
+            if (wanted.contains(cluster.table.positions.position(key))) ++expected;
         }
+        CHECK(read_out(cluster, 0, message, [] {}).size() == expected);
     }
 
-    TEST_CASE("rows longer than a message come as keys alone") {
+    TEST_CASE("columns lie one behind the other, with zeros between them") {
         HeapMemory memory;
         KnownLists lists(memory, 0);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        TableSchema schema{.name = "t", .layout = Layout::kSparse, .width = 3, .rule = "adagrad"};
+        schema.parameters.value = {0.5, 0.01};
         const auto table =
-            *TableShard::make({.name = "t", .layout = Layout::kSparse, .width = 1000},
-                              PositionSet::whole_ring(), rules, memory, lists);
-        std::vector<uint64_t> keys(2000);
+            *TableShard::make(schema, PositionSet::whole_ring(), rules, memory, lists);
+        std::vector<uint64_t> keys(2001);
         std::iota(keys.begin(), keys.end(), 5);
-        const std::vector<float> ones(keys.size() * 1000, 1.0F);
-        REQUIRE(table->push(*table->rows_for_push(keys), std::as_bytes(std::span(ones))));
-        RowScan scan;
-        ScanMessage message;
-        size_t rows = 0;
-        for (bool at_end = false; !at_end;) {
-            const auto body = scan.run(*table, message, PositionSet::whole_ring(), 1024);
-            CHECK(body.size() <= 1024);
-            const auto reply = ScanReply::decode(body, 4000);
-            REQUIRE(reply.has_value());
-            CHECK((reply->flags & ScanReply::kKeysOnly) != 0);
-            rows += reply->row_count;
-            at_end = (reply->flags & ScanReply::kAtEnd) != 0;
-            message.begins = false;
-            message.cursor = reply->cursor;
+        std::vector<float> pushed(keys.size() * 3);
+        std::iota(pushed.begin(), pushed.end(), 1.0F);
+        REQUIRE(table->push(*table->rows_for_push(keys), std::as_bytes(std::span(pushed))));
+        for (uint8_t wanted = 0; wanted < 4; ++wanted) {
+            RowScan scan;
+            ScanMessage message;
+            message.columns = wanted;
+            const ScanColumns columns = RowScan::columns_of(*table, message);
+            CHECK(columns.value_bytes == ((wanted & 1) != 0 ? 12 : 0));
+            CHECK(columns.state_bytes == ((wanted & 2) != 0 ? 12 : 0));
+            size_t rows = 0;
+            for (bool at_end = false; !at_end;) {
+                const size_t rows_max = columns.rows_in(1000);
+                CHECK(columns.bytes(rows_max) <= 1000);
+                const ScanReply reply =
+                    *scan.list(*table, message, PositionSet::whole_ring(), rows_max);
+                REQUIRE(reply.row_count <= rows_max);
+                std::vector<std::byte> out(columns.bytes(reply.row_count), std::byte{0xee});
+                scan.copy(*table, columns, out);
+                for (size_t i = 0; i < reply.row_count; ++i) {
+                    uint64_t key = 0;
+                    std::memcpy(&key, out.data() + i * sizeof key, sizeof key);
+                    const auto found = table->rows_for_pull({&key, 1});
+                    REQUIRE(found->rows[0] != kNoRow);
+                    std::array<std::byte, 12> expected{};
+                    if ((wanted & 1) != 0) {
+                        REQUIRE(table->pull(*found, expected));
+                        CHECK(std::memcmp(expected.data(),
+                                          out.data() + columns.values_at(reply.row_count) + i * 12,
+                                          12) == 0);
+                    }
+                    if ((wanted & 2) != 0) {
+                        table->copy_state(found->rows, expected);
+                        CHECK(std::memcmp(expected.data(),
+                                          out.data() + columns.state_at(reply.row_count) + i * 12,
+                                          12) == 0);
+                    }
+                }
+                if (reply.row_count % 2 == 1 && (wanted & 2) != 0)
+                    CHECK(out.back() == std::byte{0});
+                rows += reply.row_count;
+                at_end = (reply.flags & ScanReply::kAtEnd) != 0;
+                message.begins = false;
+                message.by_row = (reply.flags & ScanReply::kByRow) != 0;
+                message.cursor = reply.cursor;
+            }
+            CHECK(rows == keys.size());
         }
-        CHECK(rows == keys.size());
+        CHECK(ScanColumns{12, 0}.rows_in(23) == 0);
+        CHECK(ScanColumns{12, 0}.rows_in(24) == 1);
     }
 
     TEST_CASE("any cursor is answered, and a walk from it ends") {
         WEIR_TEST_SEED(seed, 72);
         Random random(seed);
-        for (const bool is_dense : {true, false}) {
-            SimShape shape = one_shard(2);
-            StartedCluster cluster(seed, shape,
-                                   is_dense ? dense_table("t", 500, ValueType::kUInt64)
-                                            : sparse_table("t", ValueType::kUInt64));
-            std::vector<uint64_t> keys(500);
-            std::iota(keys.begin(), keys.end(), 0);
-            const auto call =
-                cluster.client().push(cluster.table, keys, std::as_bytes(std::span(keys)), {});
-            REQUIRE(cluster.finish(0, call));
-            ClientCore& core = cluster.client();
-            for (int i = 0; i < 100; ++i) {
-                ScanMessage message = scan_of(cluster.table, core.epoch());
-                message.begins = false;
-                message.cursor = i == 0 ? 0 : i == 1 ? ~uint64_t{0} : random();
-                bool at_end = false;
-                for (int step = 0; step < 20 && !at_end; ++step) {
-                    const auto asked = core.scan(0, message, 0);
-                    REQUIRE(cluster.run_until([&] { return core.done(asked); }));
-                    const auto body = core.take_scan(asked);
-                    REQUIRE(body.has_value());
-                    const auto reply = ScanReply::decode(*body, 8);
-                    REQUIRE(reply.has_value());
-                    at_end = (reply->flags & ScanReply::kAtEnd) != 0;
-                    message.cursor = reply->cursor;
-                }
-                CHECK(at_end);
+        StartedCluster cluster(seed, one_shard(2), sparse_table("t", ValueType::kUInt64));
+        std::vector<uint64_t> keys(500);
+        std::iota(keys.begin(), keys.end(), 0);
+        const auto call =
+            cluster.client().push(cluster.table, keys, std::as_bytes(std::span(keys)), {});
+        REQUIRE(cluster.finish(0, call));
+        ClientCore& core = cluster.client();
+        for (int i = 0; i < 100; ++i) {
+            ScanMessage message = scan_of(cluster.table, core.epoch());
+            message.begins = false;
+            message.cursor = i == 0 ? 0 : i == 1 ? ~uint64_t{0} : random();
+            bool at_end = false;
+            for (int step = 0; step < 20 && !at_end; ++step) {
+                const auto rows = ask(cluster, core, 0, message);
+                REQUIRE(rows.has_value());
+                at_end = (rows->reply.flags & ScanReply::kAtEnd) != 0;
+                message.by_row = (rows->reply.flags & ScanReply::kByRow) != 0;
+                message.cursor = rows->reply.cursor;
             }
+            CHECK(at_end);
         }
     }
 
@@ -223,9 +244,7 @@ TEST_SUITE("scan") {
         const auto code_of = [&](auto change) {
             ScanMessage message = scan_of(cluster.table, core.epoch());
             change(message);
-            const auto call = core.scan(0, message, 0);
-            REQUIRE(cluster.run_until([&] { return core.done(call); }));
-            return core.take_scan(call).code();
+            return ask(cluster, core, 0, message).code();
         };
         CHECK(code_of([](ScanMessage&) {}) == Errc::kOk);
         CHECK(code_of([](ScanMessage& m) { m.table = 7; }) == Errc::kNotFound);
@@ -235,20 +254,25 @@ TEST_SUITE("scan") {
         CHECK(code_of([](ScanMessage& m) { m.epoch = 1000; }) == Errc::kDeadline);
         CHECK(code_of([](ScanMessage& m) { m.width = 2; }) == Errc::kTypeMismatch);
         CHECK(code_of([](ScanMessage& m) { m.value_type = 200; }) == Errc::kTypeMismatch);
-        CHECK(core.take_scan(core.scan(3, scan_of(cluster.table, 1), 0)).code() ==
-              Errc::kStaleEpoch);
+        CHECK(ask(cluster, core, 0, scan_of(cluster.table, core.epoch()), 15).code() ==
+              Errc::kInvalidArgument);
+        CHECK(ask(cluster, core, 3, scan_of(cluster.table, 1)).code() == Errc::kStaleEpoch);
+        const auto dense = cluster.make_table(0, dense_table("d", 10, ValueType::kUInt64));
+        REQUIRE(dense.has_value());
+        CHECK(ask(cluster, core, 0, scan_of(*dense, core.epoch())).code() ==
+              Errc::kInvalidArgument);
     }
 
     TEST_CASE("a scan at a server that dies ends as a pull does") {
         StartedCluster cluster(9, {}, sparse_table("t", ValueType::kUInt64));
         ClientCore& core = cluster.client();
-        const auto open = core.scan(3, scan_of(cluster.table, core.epoch()), 0);
+        const auto open =
+            core.scan(3, scan_of(cluster.table, core.epoch()), Block(core.memory(), 4096), 0);
         cluster.network.kill(1);
         REQUIRE(cluster.run_until([&] { return core.done(open); }));
         CHECK(core.take_scan(open).code() == Errc::kPeerLost);
-        const auto next = core.scan(3, scan_of(cluster.table, core.epoch()), 0);
-        REQUIRE(cluster.run_until([&] { return core.done(next); }));
-        CHECK(core.take_scan(next).code() == Errc::kPeerLost);
+        CHECK(ask(cluster, core, 3, scan_of(cluster.table, core.epoch())).code() ==
+              Errc::kPeerLost);
     }
 
     TEST_CASE("a malformed scan closes the connection, and the others are served") {
@@ -275,6 +299,13 @@ TEST_SUITE("scan") {
         bodies.push_back(backwards.encode());
         backwards.positions = {PositionRange{3, 4}, PositionRange{4, 5}};
         bodies.push_back(backwards.encode());
+        backwards.memory.length_bytes = wire::kRequestBytesMax + 1;
+        backwards.positions = {PositionRange{}};
+        bodies.push_back(backwards.encode());
+        backwards = scan_of(*made, 1);
+        backwards.columns = 4;
+        bodies.push_back(backwards.encode());
+        backwards = scan_of(*made, 1);
         backwards.positions.clear();
         bodies.push_back(backwards.encode());
         for (uint64_t i = 0; i <= ScanMessage::kRangesMax; ++i)
@@ -289,9 +320,10 @@ TEST_SUITE("scan") {
             REQUIRE(raw.run_until([&] { return raw.is_closed(connection); }));
             CHECK(closings(log, cluster.shards[0]->name(), "a malformed scan") == 1);
         }
-        const auto call = cluster.workers[0]->scan(0, scan_of(*made, 1), 0);
-        REQUIRE(cluster.run_until([&] { return cluster.workers[0]->done(call); }));
-        CHECK(cluster.workers[0]->take_scan(call).has_value());
+        ClientCore& core = *cluster.workers[0];
+        const auto call = core.scan(0, scan_of(*made, 1), Block(core.memory(), 4096), 0);
+        REQUIRE(cluster.run_until([&] { return core.done(call); }));
+        CHECK(core.take_scan(call).has_value());
     }
 }
 

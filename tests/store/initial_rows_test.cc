@@ -378,4 +378,16 @@ TEST_SUITE("initial rows") {
         CHECK(*decode_schema(before, 1) == schema);
         CHECK_FALSE(decode_schema(before));
     }
+
+    TEST_CASE("a schema keeps how parts of an iteration are combined, and knows no other ways") {
+        TableSchema schema = random_schema(Layout::kDense);
+        schema.combine = Combine::kMean;
+        const std::string bytes = encode_schema(schema);
+        CHECK(*decode_schema(bytes) == schema);
+        std::string unknown = bytes;
+        unknown.back() = 5;
+        CHECK_FALSE(decode_schema(unknown));
+        schema.combine.reset();
+        CHECK(encode_schema(schema).size() + 1 == bytes.size());
+    }
 }

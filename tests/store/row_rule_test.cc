@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// Rules of one's own that see whole rows, keys, arguments and random numbers; and count_min.
+#include <bit>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "lib/base/random.h"
+#include "lib/store/rules/collective.h"
 #include "lib/store/rules/row_rules.h"
 #include "lib/store/table.h"
 #include "tests/seed.h"
@@ -278,6 +280,39 @@ TEST_SUITE("row rule") {
             means.table->apply_aggregate(1);
             CHECK(means.pull({2}) == std::vector<double>{9, 9});
         }
+    }
+
+    TEST_CASE("parts are combined as the arguments of their iteration say, and any are safe") {
+        RuleTable<uint64_t> table("weir.collective", Layout::kDense, 2);
+        const auto bits = [](double value) { return std::bit_cast<uint64_t>(value); };
+        using Operation = rules::Collective::Operation;
+        using Bits = std::vector<uint64_t>;
+        uint64_t iteration = 0;
+        const auto combined = [&](double operation, double type, const Bits& one,
+                                  const Bits& other) {
+            const RuleArguments arguments{{operation, type, 2, 0}};
+            ++iteration;
+            for (const Bits* pushed : {&one, &other})
+                REQUIRE(table.table->push_aggregate(iteration, KeyRange{1, 2},
+                                                    std::as_bytes(std::span(*pushed)), &arguments));
+            table.table->apply_aggregate(iteration, &arguments);
+            return table.pull({1});
+        };
+        const double f64 = static_cast<double>(ValueType::kFloat64);
+        const double i32 = static_cast<double>(ValueType::kInt32);
+        const double u64 = static_cast<double>(ValueType::kUInt64);
+        const Bits a = {bits(-1.5), bits(2)};
+        const Bits b = {bits(-2.5), bits(3)};
+        CHECK(combined(Operation::kSum, f64, a, b) == Bits{bits(-4), bits(5)});
+        CHECK(combined(Operation::kMean, f64, a, b) == Bits{bits(-4), bits(5)});
+        CHECK(combined(Operation::kMax, f64, a, b) == Bits{bits(-1.5), bits(3)});
+        CHECK(combined(Operation::kMin, f64, a, b) == Bits{bits(-2.5), bits(2)});
+        const Bits negative = {~uint64_t{0}, 7};
+        CHECK(combined(Operation::kMax, i32, negative, {3, 8}) == Bits{3, 8});
+        CHECK(combined(Operation::kMax, u64, negative, {3, 8}) == Bits{~uint64_t{0}, 8});
+        CHECK(combined(Operation::kSum, i32, negative, {3, 8}) == Bits{2, 15});
+        CHECK(combined(Operation::kBroadcast, f64, a, b) == b);
+        CHECK(combined(99.5, -7, negative, {3, 8}) == Bits{2, 15});
     }
 
     TEST_CASE("a row that is seen rarely has the step count of its own updates") {

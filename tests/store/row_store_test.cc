@@ -78,7 +78,8 @@ TEST_SUITE("row_store") {
         Random random(seed);
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const RuleEntry& rule = **rules.find("add");
-        const RuleRunner add(rule, rule.layout(ValueType::kInt32, 1), {}, "counts");
+        const RuleRunner add(rule, rule.layout(ValueType::kInt32, 1), Rounding::kNearest, {},
+                             "counts");
         HeapMemory memory;
         RowStore store(memory, std::vector<std::byte>(sizeof(int32_t)));
         std::vector<int32_t> model;

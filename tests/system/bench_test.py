@@ -174,6 +174,26 @@ class Bench(unittest.TestCase):
             pushed = 2 if row["work"].startswith("prox_l1") else 1  # numbers for each value
             self.assertEqual(row["size_bytes"], 8192 * 4 * pushed * int(row["work"].split()[-1]))
 
+    def test_factorization_learns_and_counts_the_rows_of_a_sample(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "factorization.json")
+            done = subprocess.run([WEIR, "bench", "factorization", "--local", "--brief", "--seconds", "0.3", "--json", path],
+                                  env=environment(), capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path, encoding="utf-8") as file:
+                result = json.load(file)
+        alone, together = result["rows"]
+        for row in (alone, together):
+            self.assertLess(row["error"], 0.5)  # 1.1 at first
+            self.assertAlmostEqual(row["rows_pulled_per_sample"], 1.69, delta=0.01)
+            for field in ("samples_per_s", "limit", "ratio", "share_of_core", "share_of_batched"):
+                self.assertGreater(row[field], 0)
+        self.assertAlmostEqual(alone["rows_applied_per_sample"], 1.69, delta=0.01)
+        self.assertAlmostEqual(together["rows_applied_per_sample"], 1.46, delta=0.01)
+        for field in ("lookup_pull_keys_per_s", "lookup_push_keys_per_s", "loop_samples_per_s", "batched_samples_per_s",
+                      "core_samples_per_s"):
+            self.assertGreater(result[field], 0)
+
     def delay(self, *flags):
         with tempfile.TemporaryDirectory() as folder:
             paths = [os.path.join(folder, name) for name in ("delay.json", "delay.svg")]
@@ -314,7 +334,7 @@ class Bench(unittest.TestCase):
                      "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
 
     def test_a_bench_that_there_is_not_is_named(self):
-        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, delay, elastic, failover, checkpoint\n", "frob")
+        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, delay, factorization, elastic, failover, checkpoint\n", "frob")
 
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""

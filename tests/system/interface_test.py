@@ -19,7 +19,7 @@ from reserved_port import ReservedPort
 
 WEIR, FOLDER = "", Path()
 LIMIT_S = 60
-SUBJECTS = ("launchers", "jobs", "failures", "checkpoints", "signals", "memory", "transports", "variables")
+SUBJECTS = ("launchers", "jobs", "failures", "checkpoints", "signals", "memory", "transports", "plugins", "variables")
 
 
 def weir(*words, **variables):

@@ -85,6 +85,18 @@ TEST_SUITE("key_values") {
         CHECK(json["keys"][2]["values"].is_null());
     }
 
+    TEST_CASE("narrow values are shown as the floats that they are") {
+        const auto found = reply_of<BFloat16>({KeyState::kThere, KeyState::kThere},
+                                              {BFloat16(0.1F), BFloat16(-2), BFloat16(3), {}});
+        const std::vector<uint64_t> keys = {7, 8};
+        CHECK(values_text("w", keys, found) ==
+              "table w: bfloat16, 2 values for each key\n"
+              "7  0.100097656 -2\n"
+              "8  3 0\n");
+        const auto json = nlohmann::json::parse(values_json("w", keys, found));
+        CHECK(json["keys"][1]["values"] == nlohmann::json{3.0, 0.0});
+    }
+
     TEST_CASE("whole numbers are shown whole") {
         const auto found = reply_of<uint64_t>({KeyState::kThere}, {~uint64_t{0}});
         const std::vector<uint64_t> keys = {1};

@@ -62,7 +62,11 @@ TEST_SUITE("frame") {
         CHECK(refused([](FrameHeader& h) { h.magic ^= 1; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{0}; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{kKindMax + 1}; }));
-        CHECK(refused([](FrameHeader& h) { h.encoding = 2; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = 32; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = kWholeRows | kHasArguments; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = kAsksWritten; }));  // of a push
+        CHECK(refused([](FrameHeader& h) { h.encoding = kOutRemote; }));    // and wants no values
+        CHECK(refused([](FrameHeader& h) { h.encoding = kWantsValues | kOutRemote; }));  // nowhere
         CHECK(refused([](FrameHeader& h) { h.body_bytes = 11; }));
         CHECK(refused([](FrameHeader& h) { h.body_bytes = 13; }));
         CHECK(refused([](FrameHeader& h) { h.flags |= kKeysKnown; }));

@@ -45,12 +45,16 @@ View view_of(uint32_t servers) {
 }
 
 Content content_of(Callers& callers, wire::Kind kind, bool is_range, bool is_scattered,
-                   const PositionMap& positions) {
+                   const PositionMap& positions, bool gets_values = false) {
     Content content;
     content.kind = kind;
     content.is_range = is_range;
     content.table = 3;
-    content.row_bytes = kCutRowBytes;
+    if (kind == wire::Kind::kPush) content.row_bytes = kCutRowBytes;
+    if (kind == wire::Kind::kPull || gets_values) {
+        content.out_row_bytes = kCutRowBytes;
+        content.caller_row_bytes = kCutRowBytes;
+    }
     content.count = static_cast<uint32_t>(callers.keys.size());
     content.positions = positions;
     content.place.time = 77;
@@ -59,18 +63,19 @@ Content content_of(Callers& callers, wire::Kind kind, bool is_range, bool is_sca
     if (is_scattered) content.order = callers.rows;
     const auto bytes = std::as_writable_bytes(std::span(callers.values));
     if (content.is_push()) content.values = bytes;
-    if (content.is_pull()) content.out = bytes;
+    if (content.has_out()) content.out = bytes;
     return content;
 }
 
 /// Checks that the values of each key are where the content says.
 void check_rows(const Content& content, std::multiset<uint64_t>& seen) {
     const std::byte* const memory = content.is_push() ? content.values.data() : content.out.data();
+    if (content.is_push() && content.has_out()) CHECK(content.out.data() == memory);
     for (uint32_t i = 0; i < content.count; ++i) {
         const uint64_t key = content.is_range ? content.first + i : content.list()[i];
         const size_t row = content.order.empty() ? i : content.order[i];
         uint64_t value = 0;
-        std::memcpy(&value, memory + row * content.row_bytes, sizeof value);
+        std::memcpy(&value, memory + row * kCutRowBytes, sizeof value);
         CHECK(value == key);
         seen.insert(key);
     }
@@ -93,7 +98,9 @@ TEST_SUITE("cut") {
             Callers callers(random, 1 + random.below(300), is_range, is_scattered);
             const PositionMap positions =
                 is_dense ? PositionMap::dense(kCutKeys) : PositionMap::sparse();
-            const Content whole = content_of(callers, kind, is_range, is_scattered, positions);
+            Content whole =
+                content_of(callers, kind, is_range, is_scattered, positions, random.below(2) == 0);
+            if (whole.has_out() && random.below(2) == 0) whole.out_row_bytes /= 2;  // is widened
             std::multiset<uint64_t> seen;
             for (const Cut& one : cut(whole, was_sent, before)) {
                 CHECK(one.was_sent == was_sent);

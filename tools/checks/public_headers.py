@@ -19,12 +19,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/config.h")  # what programs include
+PLUGIN = "lib/store/plugins/weir_plugin.h"  # in C
+ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/config.h", PLUGIN)  # what programs and plugins include
 # What users read: the interface, as versions promise it to each other. All else that these include is in weir/detail/.
 PUBLIC = (
     *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/job/job.h",
-    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/value_type.h", "lib/store/rules/rule.h",
-    "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
+    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/narrow_float.h", "lib/key/value_type.h", "lib/store/rules/combine_as.h",
+    "lib/store/rules/rule.h", "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
     "lib/task/consistency.h", "lib/task/task_id.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
     "lib/worker/iterations.h", "lib/worker/job_event.h", "lib/worker/scan.h", "lib/worker/table.h",
 )
@@ -54,6 +55,8 @@ def public_headers(root):
 
 def installed_path(path):
     """lib/job/job.h -> weir/job/job.h, lib/base/check.h -> weir/detail/base/check.h"""
+    if path == PLUGIN:
+        return "weir/weir_plugin.h"
     return ("weir/" if path in PUBLIC else "weir/detail/") + path.removeprefix("lib/")
 
 
@@ -82,12 +85,18 @@ def write(texts, folder):
 def compile_alone(include, found):
     """The compiler's errors for each installed header alone; its include path has nothing of the tree but `include`."""
     compiler = os.environ.get("CXX", "g++").split()
-    flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", include, "-x", "c++", "-"]
+    c_compiler = os.environ.get("CC", "cc").split()
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", include]
+    cpp = [[*compiler, "-std=c++20", *flags, "-x", "c++", "-"]]
+    old = [[*c_compiler, "-std=c99", *flags, "-x", "c", "-"], [*compiler, "-std=c++11", *flags, "-x", "c++", "-"]]
 
     def compile_one(path):
         source = f'#include "{path}"\n#include "{path}"\n'
-        done = subprocess.run(compiler + flags, input=source, text=True, capture_output=True, cwd="/", check=False)
-        return f"{path} does not compile alone:\n{done.stderr}" if done.returncode else None
+        for command in cpp + old if path == installed_path(PLUGIN) else cpp:
+            done = subprocess.run(command, input=source, text=True, capture_output=True, cwd="/", check=False)
+            if done.returncode:
+                return f"{path} does not compile alone:\n{done.stderr}"
+        return None
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [problem for problem in pool.map(compile_one, map(installed_path, found)) if problem]

@@ -169,6 +169,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         add_restart(*command, *flags, job.options);
     } else if (flags->is_checkpoint()) {
         add_checkpoint_bench(*command, *flags, job.options);
+    } else if (flags->is_factorization()) {
+        job.options.workers = 2;
     } else if (name != "latency") {
         command
             ->add_option("--in-flight", flags->in_flight,
@@ -208,8 +210,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     bench->require_subcommand(1);
     bench->footer(
         "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
-        "measures; all other workers are idle, except in `delay`, `elastic` and `failover`, where\n"
-        "all work.\n"
+        "measures; all other workers are idle, except in `delay`, `factorization`, `elastic` and\n"
+        "`failover`, where all work.\n"
         "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
         "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
@@ -219,7 +221,10 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "latency", "round trips of small pushes", chosen);
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls, and pushes of gradients, of wide rows", chosen);
+    add_one(*bench, "scan", "reading out tables, beside pulls of the same rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
+    add_one(*bench, "factorization", "matrix factorisation in batches, beside the server's core",
+            chosen);
     add_one(*bench, "elastic", "pushes while servers come and go", chosen);
     add_one(*bench, "failover", "pushes while servers are killed", chosen);
     // For tools/torture: --help does not show it.

@@ -58,6 +58,10 @@ void add_info(CLI::App& app, Command& chosen) {
     add_json(*command, flags->json);
     command->add_flag("-f,--variables", flags->variables,
                       "only the WEIR_* variables: value, default, meaning");
+    add_plugins(*command, flags->plugins,
+                "load a file with update rules, and show only what is in it; may be given several "
+                "times");
+    command->get_option("--plugin")->excludes("--variables");
     command->callback([flags, &chosen] {
         chosen.wants_good_config = false;  // users run it when something is wrong
         chosen.run = [flags](Config& config) { return run_info(*flags, config); };

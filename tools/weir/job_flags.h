@@ -14,6 +14,7 @@
 #include "lib/base/config.h"
 #include "lib/job/job.h"
 #include "lib/job/job_variables.h"
+#include "lib/store/plugins/plugin.h"
 
 namespace weir::tools {
 
@@ -22,6 +23,7 @@ struct JobFlags {
     std::string rendezvous;
     std::string rank;
     std::string size;
+    std::vector<std::string> plugins;
     OnWorkerLoss other_loss = OnWorkerLoss::kStop;  ///< what the command can do but stop
 
     /// The command line has said by `flag` what `variable` may say, too.
@@ -41,6 +43,8 @@ struct JobFlags {
         if (!rendezvous.empty()) config.set_flag("WEIR_RENDEZVOUS", "--rendezvous", rendezvous);
         if (!rank.empty()) config.set_flag("WEIR_RANK", "--rank", rank);
         if (!size.empty()) config.set_flag("WEIR_SIZE", "--size", size);
+        if (!plugins.empty())
+            config.set_flag("WEIR_PLUGINS", "--plugin", join_plugin_paths(plugins));
         for (const auto& [variable, flag, value] : given_)
             config.set_flag(variable, flag, value);
         WEIR_ASSIGN(options, with_variables(std::move(options), config));

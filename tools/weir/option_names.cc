@@ -21,6 +21,7 @@ constexpr std::array kOptionNames = {
     OptionName{"shards_per_server", "--shards", "WEIR_SHARDS"},
     OptionName{"workers", "--workers", "WEIR_WORKERS"},
     OptionName{"colocate", "--colocate", "WEIR_COLOCATE"},
+    OptionName{"plugins", "--plugin", "WEIR_PLUGINS"},
     OptionName{"replicas", "--replicas", "WEIR_REPLICAS"},
     OptionName{"managers", "--managers", "WEIR_MANAGERS"},
     OptionName{"on_worker_loss", "--on-worker-loss", "WEIR_ON_WORKER_LOSS"},

@@ -78,6 +78,18 @@ void add_job(CLI::App& command, JobFlags& job) {
             return path.empty() ? "the name of the file is empty" : "";
         })
         ->each(job.gives("WEIR_CONTACT_FILE", "--contact"));
+    add_plugins(command, job.plugins, kPluginsMeaning);
+}
+
+void add_plugins(CLI::App& command, std::vector<std::string>& files, const std::string& meaning) {
+    command.add_option("--plugin", files, meaning)
+        ->option_text("FILE")
+        ->allow_extra_args(false)
+        ->check([](const std::string& path) -> std::string {
+            if (path.empty()) return "the name of the file is empty";
+            if (path.find(kPluginSeparator) == std::string::npos) return "";
+            return path + ": the path of a plugin may not have a " + kPluginSeparator;
+        });
 }
 
 namespace {

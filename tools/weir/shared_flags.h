@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lib/base/result.h"
 #include "lib/data/labels.h"
@@ -22,6 +23,13 @@ void add_labels(CLI::App& command, data::LabelMap& map);
 
 /// The flags that describe a job, the same for every command that runs one.
 void add_job(CLI::App& command, JobFlags& job);
+
+/// --plugin FILE, as often as there are files.
+void add_plugins(CLI::App& command, std::vector<std::string>& files, const std::string& meaning);
+
+inline constexpr const char* kPluginsMeaning =
+    "file with update rules to load (`weir help plugins`); may be given several times; the same "
+    "files for all processes with servers";
 
 /// The meaning of flags that commands for jobs, and `weir run`, have in common.
 inline constexpr uint64_t kPartCountMax =

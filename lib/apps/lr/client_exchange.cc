@@ -9,26 +9,15 @@
 namespace weir::apps {
 namespace {
 
-constexpr std::string_view kSumRule = "lr_sum";
 constexpr std::string_view kMaxRule = "lr_max";
 
-/// The value becomes the sum of all workers' pushes.
-struct SumOfIteration : rules::Plain {
-    template <class T>
-    static void update(T& value, T*, const T* pushed, const RuleContext&) {
-        value = *pushed;
-    }
-};
-
 /// The value becomes the greatest of all workers' pushes.
-struct MaxOfIteration : SumOfIteration {
+struct MaxOfIteration : rules::Assign {
     static constexpr Combine kCombine = Combine::kMax;
 };
 
 // The tables of an exchange, behind its name.
 constexpr std::string_view kWeights = ".weights";
-constexpr std::string_view kSums = ".sums";
-constexpr std::string_view kMaxima = ".maxima";
 constexpr std::string_view kSumsByKey = ".by-key";
 constexpr std::string_view kMaximaByKey = ".max-by-key";
 constexpr std::string_view kLists = ".lists";
@@ -40,7 +29,6 @@ std::string table_name(std::string_view exchange, std::string_view table) {
 }  // namespace
 
 void add_exchange_rules(RuleRegistry& rules) {
-    WEIR_CHECK(rules.register_rule<SumOfIteration>(kSumRule).has_value());
     WEIR_CHECK(rules.register_rule<MaxOfIteration>(kMaxRule).has_value());
 }
 
@@ -49,31 +37,24 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     TableOptions weights;
     weights.layout = Layout::kSparse;
     weights.rule = prox_l1(l1, kFirstTrust);
-    TableOptions reduced;  // what workers agree on in between; a job that goes on begins anew
-    reduced.in_checkpoints = false;
-    reduced.layout = Layout::kDense;
-    reduced.key_count = kReduceValueCountMax;
-    reduced.rule = kSumRule;
-    TableOptions greatest = reduced;
-    greatest.rule = kMaxRule;
-    TableOptions by_key;
+    TableOptions by_key;  // what workers agree on in between; a job that goes on begins anew
     by_key.in_checkpoints = false;
     by_key.layout = Layout::kSparse;
-    by_key.rule = kSumRule;
+    by_key.rule = weir::sum();
     TableOptions greatest_by_key = by_key;
     greatest_by_key.rule = kMaxRule;
-    TableOptions lists = reduced;
-    lists.rule = "assign";
+    TableOptions lists;
+    lists.in_checkpoints = false;
+    lists.layout = Layout::kDense;
+    lists.key_count = kReduceValueCountMax;
+    lists.rule = assign();
     WEIR_ASSIGN(Table<double> a, client.create_table<double>(table_name(name, kWeights), weights));
-    WEIR_ASSIGN(Table<double> b, client.create_table<double>(table_name(name, kSums), reduced));
-    WEIR_ASSIGN(Table<double> c, client.create_table<double>(table_name(name, kMaxima), greatest));
-    WEIR_ASSIGN(Table<double> d, client.create_table<double>(table_name(name, kSumsByKey), by_key));
-    WEIR_ASSIGN(Table<double> e,
+    WEIR_ASSIGN(Table<double> b, client.create_table<double>(table_name(name, kSumsByKey), by_key));
+    WEIR_ASSIGN(Table<double> c,
                 client.create_table<double>(table_name(name, kMaximaByKey), greatest_by_key));
-    WEIR_ASSIGN(Table<uint64_t> f, client.create_table<uint64_t>(table_name(name, kLists), lists));
+    WEIR_ASSIGN(Table<uint64_t> d, client.create_table<uint64_t>(table_name(name, kLists), lists));
     return std::unique_ptr<ClientExchange>(new ClientExchange(
-        client, place,
-        {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}));
+        client, place, {std::move(a), std::move(b), std::move(c), std::move(d)}));
 }
 
 Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view name,
@@ -86,8 +67,7 @@ Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view n
 }
 
 Status ClientExchange::drop(Client& client, std::string_view name, bool keeps_weights) {
-    for (const std::string_view table :
-         {kWeights, kSums, kMaxima, kSumsByKey, kMaximaByKey, kLists}) {
+    for (const std::string_view table : {kWeights, kSumsByKey, kMaximaByKey, kLists}) {
         if (keeps_weights && table == kWeights) continue;
         Status dropped = client.drop_table(table_name(name, table));
         if (!dropped && dropped.code() != Errc::kNotFound) return dropped;
@@ -119,12 +99,17 @@ void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,
     outstanding_.push_back({iteration, tables_.weights.pull(keys, out, options)});
 }
 
-Status ClientExchange::finish(Task task) {
-    if (task.test()) return task.wait();  // saves the two clock reads
+template <class Wait>
+Status ClientExchange::waiting(Wait&& wait) {
     const uint64_t before_ns = clock_.now_ns();
-    Status status = task.wait();
+    Status status = wait();
     waited_ns_ += clock_.now_ns() - before_ns;
     return status;
+}
+
+Status ClientExchange::finish(Task task) {
+    if (task.test()) return task.wait();  // saves the two clock reads
+    return waiting([&] { return task.wait(); });
 }
 
 Status ClientExchange::wait(uint64_t iteration) {
@@ -155,22 +140,15 @@ Status ClientExchange::pull_whole(Table<T>& table, uint64_t iteration, Keys keys
 }
 
 Status ClientExchange::sum(std::span<double> values) {
-    const KeyRange keys{0, values.size()};
-    WEIR_TRY(push_part<double>(tables_.sums, ++sum_iteration_, keys, values));
-    return pull_whole(tables_.sums, sum_iteration_, keys, values);
+    return waiting([&] { return client_.allreduce(values); });
 }
 
 Status ClientExchange::max(std::span<double> values) {
-    const KeyRange keys{0, values.size()};
-    WEIR_TRY(push_part<double>(tables_.maxima, ++max_iteration_, keys, values));
-    return pull_whole(tables_.maxima, max_iteration_, keys, values);
+    return waiting([&] { return client_.allreduce(values, Reduce::kMax); });
 }
 
 Status ClientExchange::barrier() {
-    const uint64_t before_ns = clock_.now_ns();
-    Status status = client_.barrier();
-    waited_ns_ += clock_.now_ns() - before_ns;
-    return status;
+    return waiting([&] { return client_.barrier(); });
 }
 
 Status ClientExchange::sum_by_key(std::span<const uint64_t> keys, std::span<double> values) {

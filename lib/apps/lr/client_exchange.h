@@ -16,11 +16,12 @@
 
 namespace weir::apps {
 
-/// Registers the two update rules that sums and maxima need: they set the value to the sum (or
-/// the greatest) of all workers' pushes of an iteration. Pass it as JobOptions::add_rules.
+/// Registers the update rule that maxima by key need: it sets the value to the greatest of all workers'
+/// pushes of an iteration. Pass it as JobOptions::add_rules.
 void add_exchange_rules(RuleRegistry& rules);
 
-/// It uses one table of weights (rule prox_l1) and one table per kind of collective.
+/// It uses one table of weights (rule prox_l1) and one table per kind of collective that Client does not
+/// have.
 /// Thread: the worker's own.
 class ClientExchange final : public BlockExchange {
 public:
@@ -78,8 +79,6 @@ private:
 
     struct Tables {
         Table<double> weights;
-        Table<double> sums;
-        Table<double> maxima;
         Table<double> sums_by_key;
         Table<double> maxima_by_key;
         Table<uint64_t> lists;
@@ -88,7 +87,10 @@ private:
     ClientExchange(Client& client, data::Part place, Tables tables)
         : client_(client), place_(place), tables_(std::move(tables)) {}
 
-    // A collective is one iteration of its own table: push_part(), then pull_whole().
+    /// Counts the time that wait() takes.
+    template <class Wait>
+    [[nodiscard]] Status waiting(Wait&& wait);
+    // Another collective is one iteration of its own table: push_part(), then pull_whole().
     template <class T, class Keys>
     [[nodiscard]] Status push_part(Table<T>& table, uint64_t iteration, Keys keys,
                                    std::span<const T> values);
@@ -103,8 +105,6 @@ private:
     SteadyClock clock_;
     std::vector<Buffer<double>> buffers_;
     std::deque<Outstanding> outstanding_;  ///< in rising order of iterations
-    uint64_t sum_iteration_ = 0;
-    uint64_t max_iteration_ = 0;
     uint64_t sum_by_key_iteration_ = 0;
     uint64_t max_by_key_iteration_ = 0;
     uint64_t list_iteration_ = 0;

@@ -29,6 +29,7 @@
 #include "lib/manager/manager.h"
 #include "lib/node/runtime.h"
 #include "lib/server/shard.h"
+#include "lib/store/plugins/plugin_list.h"
 #include "lib/store/rules/rule_registry.h"
 
 namespace weir {
@@ -51,6 +52,7 @@ public:
     Part& operator=(const Part&) = delete;
 
     Status begin();
+    Status load_rules();
     Status start();
     Status join(const JoinOptions& how);
 
@@ -79,6 +81,7 @@ private:
     [[nodiscard]] Result<ManagerOptions> manager_options();
     Status start_manager(ManagerOptions options);
     Status look_for_checkpoints(Bootstrap& bootstrap, uint64_t deadline_ns);
+    Status after_first_exchange(Bootstrap& bootstrap, uint64_t deadline_ns);
     Status take_checkpoint(Bootstrap& bootstrap, uint64_t deadline_ns);
     Status keep_folder(Bootstrap& bootstrap, std::span<const uint32_t> manager_ranks);
     Status start_lines();
@@ -92,6 +95,7 @@ private:
     SteadyClock clock_;
     Roles roles_;
     RuleRegistry rules_ = RuleRegistry::with_builtin_rules();
+    PluginList plugins_;  ///< of which it has rules, too
     std::shared_ptr<Devices> devices_;
     Managers managers_;
     IdleOptions idle_;

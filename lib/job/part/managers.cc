@@ -109,6 +109,8 @@ Result<ManagerOptions> Job::Part::manager_options() {
     if (owner_ != nullptr)
         options.checkpoints.may_write = [owner = owner_] { return owner->check(); };
     options.resume = std::move(checkpoints_.resume);
+    options.plugins = plugins_;
+    options.rules = &rules_;
     return options;
 }
 

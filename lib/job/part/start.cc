@@ -10,7 +10,9 @@
 #include "lib/job/job_variables.h"
 #include "lib/job/open_files.h"
 #include "lib/job/part/job_part.h"
+#include "lib/job/plugins_of_ranks.h"
 #include "lib/job/unique_number.h"
+#include "lib/store/plugins/plugin.h"
 
 namespace weir {
 namespace {
@@ -35,7 +37,7 @@ Status Job::Part::begin() {
 Status Job::Part::start() {
     WEIR_TRY(begin());
     WEIR_ASSIGN(options_, with_variables(std::move(options_), config_));
-    if (options_.add_rules) options_.add_rules(rules_);
+    WEIR_TRY(load_rules());
     WEIR_ASSIGN(const std::unique_ptr<Bootstrap> bootstrap, detect_bootstrap(config_, clock_));
     WEIR_ASSIGN(const uint64_t deadline_ns, join_deadline_ns(config_, clock_));
     if (Status planned = plan(*bootstrap, deadline_ns); !planned) {
@@ -52,9 +54,9 @@ Status Job::Part::start() {
     WEIR_ASSIGN(const JobIdentity identity,
                 exchange_identity(*bootstrap, "", deadline_ns,
                                   std::string(config_.text("WEIR_SECRET_FILE"))));
-    if (Status taken = take_checkpoint(*bootstrap, deadline_ns); !taken) {
+    if (Status ready = after_first_exchange(*bootstrap, deadline_ns); !ready) {
         (void)bootstrap->finish();
-        return taken;
+        return ready;
     }
     may_be_joined_ = !options_.contact_file.empty() || !config_.text("WEIR_RENDEZVOUS").empty();
     WEIR_ASSIGN(const transport::SocketAddress reached_at, address_for_others(*bootstrap));
@@ -84,12 +86,30 @@ Status Job::Part::start() {
     return {};
 }
 
+/// The program's, and then those of plugins, which so cannot take the names of the program's.
+Status Job::Part::load_rules() {
+    if (options_.add_rules) options_.add_rules(rules_);
+    WEIR_ASSIGN(const std::vector<Plugin> loaded, load_plugins(options_.plugins, rules_));
+    for (const Plugin& plugin : loaded) {
+        log(LogLevel::kDebug, "the plugin {} is loaded, with {} rules", plugin.path,
+            plugin.rules.size());
+        plugins_.plugins.push_back(plugin.is);
+    }
+    return {};
+}
+
+Status Job::Part::after_first_exchange(Bootstrap& bootstrap, uint64_t deadline_ns) {
+    WEIR_TRY(compare_plugins(bootstrap, roles_.server_ranks));
+    return take_checkpoint(bootstrap, deadline_ns);
+}
+
 /// What this process does, and whether it can.
 Status Job::Part::plan(Bootstrap& bootstrap, uint64_t deadline_ns) {
     WEIR_ASSIGN(Roles roles, plan_roles(options_, bootstrap.rank(), bootstrap.size()));
     WEIR_TRY(check_thread_count(options_, roles));
     WEIR_TRY(ContactFile::check_place(options_.contact_file));
     roles_ = std::move(roles);
+    if (roles_.shape.is_server) WEIR_TRY(publish_plugins(bootstrap, plugins_));
     return look_for_checkpoints(bootstrap, deadline_ns);
 }
 
@@ -100,7 +120,8 @@ Status Job::Part::join(const JoinOptions& how) {
     WEIR_ASSIGN(const Contact contact, find_contact(how.contact, config_, clock_));
     options_ = {.servers = 1, .shards_per_server = how.shards, .workers = how.workers};
     options_.add_rules = how.add_rules;
-    if (options_.add_rules) options_.add_rules(rules_);
+    options_.plugins = plugins_with_variable(how.plugins, config_);
+    WEIR_TRY(load_rules());
     roles_.local_servers = how.shards == 0 ? 0 : 1;
     roles_.shape.is_server = how.shards != 0;
     roles_.shape.local_workers = how.workers;
@@ -118,7 +139,8 @@ Status Job::Part::join(const JoinOptions& how) {
     set_managers(managers);
     has_iterations_ = how.has_iterations;
     if (how.shards != 0)
-        join_ = ShardJoin{joiner_, how.shards, how.weight, Devices::store_room_bytes()};
+        join_ = ShardJoin{joiner_, how.shards, how.weight, Devices::store_room_bytes(),
+                          plugins_.encode()};
     WEIR_ASSIGN(threads_, threads_of_this_process());
     choose_idle();
     threads_.choose_cpus_of_shards();

@@ -28,6 +28,13 @@ void Replies::reply(ConnectionId connection, uint64_t request, Errc status, uint
     send_reply(connection, header, body);
 }
 
+void Replies::reply_pushed(ConnectionId connection, uint64_t request, Errc status,
+                           uint64_t detail) {
+    wire::FrameHeader header = reply_of(request, status, detail);
+    header.flags = wire::kPushed;
+    is_active_ ? hold_reply(connection, header, {}) : send_reply(connection, header, {});
+}
+
 void Replies::reply_failed(ConnectionId connection, uint64_t request,
                            const IterationFailure& failure) {
     wire::FrameHeader header = reply_of(request, failure);

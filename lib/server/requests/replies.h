@@ -58,8 +58,17 @@ public:
         hold_reply(connection, reply_of(request, status, detail), body);
     }
 
+    /// Ends a push that was executed, and whose values cannot be sent.
+    void reply_pushed(ConnectionId connection, uint64_t request, Errc status, uint64_t detail);
+
     void reply_failed_when_replicated(ConnectionId connection, uint64_t request,
                                       const IterationFailure& failure);
+
+    /// Until end_message(), replies to this connection that may leave at once leave as one message, as
+    /// far as they fit.
+    void begin_message(ConnectionId connection) { outbox_.begin_message(connection); }
+
+    void end_message() { outbox_.end_message(); }
 
     /// Sends a frame that says nothing of the tables: it is held for nothing.
     void send_at_once(ConnectionId connection, wire::FrameHeader& header,

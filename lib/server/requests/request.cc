@@ -5,6 +5,23 @@
 
 namespace weir {
 
+Request pull_of(const Request& push) noexcept {
+    const bool is_remote = (push.header.encoding & wire::kOutRemote) != 0;
+    Request pull;
+    pull.connection = push.connection;
+    pull.header = push.header;
+    pull.header.kind = wire::Kind::kPull;
+    pull.header.encoding = 0;
+    pull.header.flags = (push.header.flags & wire::kKeyForms) |
+                        (is_remote ? wire::kValuesRemote : wire::kValuesInline);
+    pull.keys_at = push.keys_at;
+    pull.values_at = push.out_at;
+    pull.ends = push.ends;
+    pull.was_push = true;
+    pull.keys = push.keys;
+    return pull;
+}
+
 KeptRequest& KeptRequests::keep(const Request& request) {
     WEIR_CHECK(!request.is_kept());
     auto slot = static_cast<uint32_t>(slots_.size());

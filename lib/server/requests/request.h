@@ -15,6 +15,7 @@
 #include "lib/key/key_range.h"
 #include "lib/store/index/known_lists.h"
 #include "lib/store/memory.h"
+#include "lib/store/row_layout.h"
 #include "lib/wire/frame.h"
 #include "transport/transport.h"
 
@@ -29,10 +30,12 @@ struct Request {
     wire::FrameHeader header;
     wire::MemoryHandle keys_at;
     wire::MemoryHandle values_at;
+    wire::MemoryHandle out_at;  ///< push: of the pull that it becomes
     wire::ListEnds ends;
     uint32_t number = 0;         ///< push: its place among those of its connection in the table
     uint32_t slot = kNotKept;    ///< in KeptRequests
     bool has_been_read = false;  ///< by the Fetcher: keys, values and room are in its memory
+    bool was_push = false;       ///< pull: of a push that was executed; as pull_of() makes it
 
     // Where its bytes are: in its message, or in KeptRequest::carried; in mapped memory of its worker; or in
     // KeptRequest::memory. Those that lie with the worker are to be found anew after each wait.
@@ -46,6 +49,14 @@ struct Request {
 
     [[nodiscard]] bool has(wire::Flags form) const noexcept { return (header.flags & form) != 0; }
 
+    /// Whether what the reply says may be lost with this shard, unless it is replicated before.
+    [[nodiscard]] bool shows_changes() const noexcept { return header.iteration > 0 || was_push; }
+
+    /// Its values are rows as they are stored.
+    [[nodiscard]] bool has_whole_rows() const noexcept {
+        return (header.encoding & wire::kWholeRows) != 0;
+    }
+
     /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
         const size_t of_keys = has(wire::kKeysInline) ? keys.size() : 0;
@@ -53,6 +64,9 @@ struct Request {
         return arguments.size() + of_keys + (has_values ? values.size() : 0);
     }
 };
+
+/// What a push that wants values goes on as, once it was executed. Its keys are where those of the push are.
+[[nodiscard]] Request pull_of(const Request& push) noexcept;
 
 /// The push or pull of a frame. Keys and values that are not in the frame are still to be found.
 [[nodiscard]] inline Request request_of(transport::ConnectionId connection,
@@ -62,6 +76,7 @@ struct Request {
     request.header = frame.header;
     request.keys_at = frame.keys_at;
     request.values_at = frame.values_at;
+    request.out_at = frame.out_at;
     request.ends = frame.ends;
     request.number = frame.number;
     request.arguments = frame.arguments;
@@ -92,6 +107,16 @@ struct Request {
     if ((h.flags & wire::kKeysRange) != 0) return h.first;
     if ((h.flags & wire::kKeysKnown) != 0) return request.ends.first_key;
     return keys_of(request)[0];
+}
+
+/// Of one key, in a push or pull.
+[[nodiscard]] inline size_t row_bytes_of(const Request& request, const RowLayout& layout) noexcept {
+    const wire::FrameHeader& h = request.header;
+    if (h.encoding != 0) [[unlikely]] {
+        if (request.has_whole_rows()) return layout.row_bytes();
+        if ((h.encoding & wire::kAsksWritten) != 0) return 1;
+    }
+    return h.kind == wire::Kind::kPush ? layout.pushed_bytes() : layout.value_bytes();
 }
 
 /// What a request waits for: it is in the queue of that, and in no other one.
@@ -126,9 +151,11 @@ struct KeptRequest : Request {
     /// Of PullWrites. The network writes from `room`, or if that is empty from the rows of the range, which
     /// are pinned from posting to completion.
     struct Writing {
-        ShardTable* table = nullptr;  ///< must outlive the write
-        bool is_replied = false;      ///< its worker gets a reply, not an immediate
-        uint64_t shown = 0;           ///< the last closed iteration when the values were read
+        ShardTable* table = nullptr;        ///< must outlive the write
+        bool is_replied = false;            ///< its worker gets a reply, not an immediate
+        uint64_t shown = 0;                 ///< the last closed iteration when the values were read
+        Block scanned = {};                 ///< scan: where `room` is
+        std::vector<std::byte> reply = {};  ///< scan: the body of its reply
     } writing;
 };
 

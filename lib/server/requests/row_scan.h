@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RowScan: replies to a worker that reads out a table, a bounded number of rows at a time.
+/// RowScan: finds rows for a worker that reads out a sparse table, a bounded number at a time.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "lib/store/table.h"
 #include "lib/wire/scan_message.h"
@@ -26,31 +24,27 @@ public:
     /// `secret_seed`: none: drawn at random.
     explicit RowScan(std::optional<uint64_t> secret_seed = {});
 
-    /// The body of the reply, at most `bytes_max` (at least 1 KiB): of positions that are `served`
-    /// here. Valid until the next call.
-    /// Takes a bounded time; the reply may have no rows although more follow.
-    [[nodiscard]] std::span<const std::byte> run(const TableShard& table, const ScanMessage& asked,
-                                                 const PositionSet& served, size_t bytes_max);
+    /// What one row of the table takes, of the columns that are asked for.
+    [[nodiscard]] static ScanColumns columns_of(const TableShard& table,
+                                                const ScanMessage& asked) noexcept;
+
+    /// Finds the next rows, at most `row_count_max`: of positions that are `served` here.
+    /// Takes a bounded time; there may be no rows although more follow.
+    /// Errors: kNoMemory: memory has become too short to go on from this cursor
+    [[nodiscard]] Result<ScanReply> list(TableShard& table, const ScanMessage& asked,
+                                         const PositionSet& served, size_t row_count_max);
+
+    /// Writes the rows that list() has just found to `out`.
+    /// Shape:   out.size() == columns.bytes(row_count)
+    void copy(const TableShard& table, const ScanColumns& columns, std::span<std::byte> out) const;
 
 private:
-    /// How many rows fit into a reply.
-    struct Room {
-        size_t row_count = 0;
-        bool keys_only = false;
-    };
-
-    [[nodiscard]] static Room room_for(const TableShard& table, size_t bytes_max);
     [[nodiscard]] uint64_t encrypted(uint64_t next) const noexcept;
     [[nodiscard]] uint64_t decrypted(uint64_t cursor) const noexcept;
-    void list_range(const TableShard& table, const ScanMessage& asked, const PositionSet& positions,
-                    size_t row_count_max, KeyCursor& cursor);
-    void list_keys(const TableShard& table, const ScanMessage& asked, const PositionSet& positions,
-                   size_t row_count_max, KeyCursor& cursor);
+    void leave_out_others(const ScanMessage& asked);
 
     std::array<uint64_t, 2> secret_;
     ListedRows listed_;
-    std::vector<std::pair<uint64_t, uint32_t>> sorted_;  // key, row
-    std::vector<std::byte> reply_;
 };
 
 }  // namespace weir

@@ -64,6 +64,8 @@ struct Mean : Assign {
 };
 
 struct Add : Plain {
+    static constexpr Rounding kRounding = Rounding::kStochastic;
+
     template <class T>
     static void update(T& value, T*, const T* pushed, const RuleContext&) {
         value = add(value, *pushed);
@@ -92,6 +94,7 @@ struct Min : Plain {
 
 /// A rule for gradients.
 struct Descent : Plain {
+    static constexpr Rounding kRounding = Rounding::kStochastic;
     template <class T>
     static constexpr bool kSupports = std::is_floating_point_v<T>;
 
@@ -213,6 +216,7 @@ struct Lion : Descent {
 struct Ftrl : Descent {
     static constexpr uint32_t kStateValues = 2;
     static constexpr bool kBeginsAtZero = true;
+    static constexpr Rounding kRounding = Rounding::kNearest;  // the values are made anew each time
     static constexpr std::array kParameters = {RuleParameter{.name = "rate"},
                                                RuleParameter{.name = "beta", .may_be_zero = true},
                                                RuleParameter{.name = "l1", .may_be_zero = true},
@@ -243,6 +247,7 @@ struct Ftrl : Descent {
 struct ProxL1 : Plain {
     static constexpr uint32_t kStateValues = 1;
     static constexpr uint32_t kPushedValues = 2;
+    static constexpr Rounding kRounding = Rounding::kStochastic;
     template <class T>
     static constexpr bool kSupports = std::is_floating_point_v<T>;
 

@@ -19,6 +19,7 @@ namespace weir::rules {
 /// What rules by row for gradients have in common.
 struct RowDescent {
     static constexpr uint32_t kPushedValues = 1;
+    static constexpr Rounding kRounding = Rounding::kStochastic;
     static constexpr Combine kCombine = Combine::kSum;
     template <class T>
     static constexpr bool kSupports = std::is_floating_point_v<T>;

@@ -34,11 +34,13 @@
 /// };
 /// ```
 /// A rule may also name its parameters, which are then checked before check() sees them; its arguments;
-/// and have a version, which its author raises with each change of what it does:
+/// have a version, which its author raises with each change of what it does; and say how narrow values
+/// are rounded in tables that do not say it:
 /// ```cpp
 ///     static constexpr std::array kParameters = {RuleParameter{.name = "rate"}};
 ///     static constexpr std::array kArguments = {RuleArgument{.name = "rate"}};
 ///     static constexpr uint32_t kVersion = 2;
+///     static constexpr Rounding kRounding = Rounding::kStochastic;  // of narrow values; else the nearest
 /// ```
 /// A server whose rule of the table's name has another version, or differs in what can be compared (all
 /// of the above but check(), update() and update_row()), cannot have the table.
@@ -50,11 +52,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "lib/base/random.h"
 #include "lib/key/value_type.h"
 #include "lib/store/row_store.h"
+#include "lib/store/rules/combine_as.h"
 #include "lib/store/rules/rule_parameters.h"
 
 namespace weir {
@@ -91,11 +95,9 @@ struct RuleContext {
     uint64_t* at = nullptr;  ///< with those: the key of the row that is being updated, for errors
     /// What it gives never comes again, also not after a takeover: copies get values.
     Random* random = nullptr;
+    const void* code = nullptr;  ///< of a rule from a plugin: RuleEntry::code
+    uint32_t state_bytes = 0;    ///< with that: of a row
 };
-
-/// How the pushes of several workers are combined before the rule sees them. kMean divides the sum by
-/// the number of pushes to the row.
-enum class Combine : uint8_t { kSum, kMax, kMin, kLast, kMean };
 
 /// A row, as a rule by row sees it.
 template <class T>
@@ -160,6 +162,12 @@ concept RowRule = CombinesPushes<R> && requires(const RuleParameters& p) {
 template <class R>
 concept UpdateRule = ElementwiseRule<R> || RowRule<R>;
 
+/// A rule whose arguments say how the parts of an iteration are combined. For Weir's own rules.
+template <class R>
+concept CombinesByArguments = requires(const RuleArguments& arguments) {
+    { R::combine_as(arguments) } -> std::same_as<CombineAs>;
+};
+
 /// A rule with a version; others have 0.
 template <class R>
 concept HasVersion = requires {
@@ -219,7 +227,7 @@ using RowsKernel = void (*)(const RowTarget& target, std::span<const uint32_t> r
 struct RuleKernels {
     RunKernel run = nullptr;
     RowsKernel rows = nullptr;
-    size_t (*state_bytes)(size_t width) = nullptr;  ///< of a row
+    std::function<size_t(size_t width)> state_bytes{};  ///< of a row
 };
 
 }  // namespace weir

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
 #include "lib/base/fnv.h"
 #include "lib/base/printable.h"
 #include "lib/store/rules/builtin_rules.h"
+#include "lib/store/rules/collective.h"
 #include "lib/store/rules/row_rules.h"
 
 namespace weir {
@@ -34,12 +36,15 @@ RuleRegistry RuleRegistry::with_builtin_rules() {
     WEIR_CHECK(registry.register_rule<rules::Lion>("lion"));
     WEIR_CHECK(registry.register_rule<rules::Ftrl>("ftrl"));
     WEIR_CHECK(registry.register_rule<rules::ProxL1>("prox_l1"));
+    WEIR_CHECK(registry.register_rule<rules::Collective>("weir.collective"));
     return registry;
 }
 
 /// As a rule computes with it on values of a type.
 static double as_used(ValueType type, double value) noexcept {
-    return type == ValueType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+    return computed_type(type) == ValueType::kFloat32
+               ? static_cast<double>(static_cast<float>(value))
+               : value;
 }
 
 Status RuleEntry::check_parameters(const RuleParameters& given, ValueType type,
@@ -145,9 +150,11 @@ Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> gi
 }
 
 uint64_t RuleEntry::hash(const RuleParameters& given, ValueType type, uint32_t width) const {
+    constexpr size_t kFilledBytesMax = size_t{64} << 10;
+    if (is_described) return 0;
     std::string facts = fmt::format("{} {} {} {} {} {} {:a}", name, version, pushed_values,
                                     static_cast<int>(combine), by_row, wants_keys,
-                                    initial_state == nullptr ? 0 : initial_state(given));
+                                    initial_state ? initial_state(given) : 0);
     for (const RuleParameter& parameter : parameters)
         facts +=
             fmt::format(" {} {} {}", parameter.name, parameter.may_be_zero, parameter.below_one);
@@ -156,7 +163,13 @@ uint64_t RuleEntry::hash(const RuleParameters& given, ValueType type, uint32_t w
             fmt::format(" {} {:a} {}", argument.name, argument.otherwise, argument.may_be_negative);
     for (const RuleKernels& of_type : kernels)
         facts += of_type.run == nullptr ? '-' : '+';
-    facts += fmt::format("{}", kernels_for(type).state_bytes(width));
+    const size_t state_bytes = kernels_for(type).state_bytes(width);
+    facts += fmt::format("{}", state_bytes);
+    if (fill_state && state_bytes <= kFilledBytesMax) {
+        std::vector<std::byte> state(state_bytes);
+        fill_state(state.data(), computed_type(type), width, given);
+        facts.append(reinterpret_cast<const char*>(state.data()), state.size());
+    }
     return fnv1a(facts) | 1;
 }
 
@@ -176,14 +189,17 @@ Status RuleRegistry::add(const RuleEntry& entry) {
 Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return &found->second;
+    if (behind_ != nullptr) return behind_->find(name);
     std::string known;
-    for (const auto& [other, entry] : entries_)
-        known += (known.empty() ? "" : ", ") + other;
-    return Error(Errc::kNotFound,
-                 fmt::format("no update rule '{}' in this process; register it in all of them "
-                             "(`add_rules` of JobOptions and JoinOptions); the registered rules "
-                             "are: {}",
-                             name, known));
+    for (const auto& [other, entry] : entries_) {
+        if (!other.starts_with(rules::kWeirsOwn)) known += (known.empty() ? "" : ", ") + other;
+    }
+    return Error(
+        Errc::kNotFound,
+        fmt::format("no update rule '{}' in this process; register it in all that have servers "
+                    "(`add_rules` of JobOptions and JoinOptions), or load it there (`plugins`, "
+                    "WEIR_PLUGINS); the registered rules are: {}",
+                    name, known));
 }
 
 }  // namespace weir

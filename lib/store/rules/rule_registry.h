@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,19 +25,30 @@ struct RuleEntry {
     std::string name;
     uint32_t pushed_values = 1;  ///< for each value
     Combine combine = Combine::kSum;
+    /// Chooses it for each iteration, in place of `combine`; null: that counts.
+    CombineAs (*combine_as)(const RuleArguments&) = nullptr;
     bool by_row = false;
     bool wants_keys = false;
     bool begins_at_zero = false;  ///< its state alone makes the values: others would be lost
+    Rounding rounding = Rounding::kNearest;  ///< of narrow values, unless a table says how
     std::span<const RuleParameter> parameters{};
     bool names_parameters = false;
     std::span<const RuleArgument> arguments{};
-    const char* (*check)(const RuleParameters&, uint32_t width) = nullptr;
-    double (*initial_state)(const RuleParameters&) = nullptr;  ///< null: all of it is zero bytes
-    std::array<RuleKernels, kValueTypeCount> kernels{};
+    std::function<const char*(const RuleParameters&, uint32_t width)> check{};
+    std::function<double(const RuleParameters&)> initial_state{};  ///< empty: as fill_state says
+    /// Of a row, whose bytes are zero before. Empty, too: they stay so.
+    std::function<void(std::byte* state, ValueType, uint32_t width, const RuleParameters&)>
+        fill_state{};
+    std::array<RuleKernels, kComputedTypeCount> kernels{};
     uint32_t version = 0;  ///< that its author gives
+    /// Only what a worker must know of a rule that runs on servers: no code. Nothing can be compared.
+    bool is_described = false;
+    const void* code = nullptr;           ///< for its kernels; null: they need none
+    std::shared_ptr<const void> owner{};  ///< of what the entry refers to; null: the program
 
     /// Of all that can be compared, in a table of such rows, with the rule of this name in another
-    /// process; not 0. Bodies cannot. It asks code of the program, which may throw.
+    /// process; not 0, but for one that is described, of which nothing can. Bodies cannot. It asks code of
+    /// the program, which may throw.
     [[nodiscard]] uint64_t hash(const RuleParameters& given, ValueType type, uint32_t width) const;
 
     /// Errors: Errc::kInvalidArgument, naming rule, parameter and value
@@ -62,16 +74,16 @@ struct RuleEntry {
         return {.value_type = type,
                 .width = width,
                 .state_bytes = static_cast<uint32_t>(kernels_for(type).state_bytes(width)),
-                .pushed_type = type,
+                .pushed_type = computed_type(type),
                 .pushed_values = width * pushed_values};
     }
 
     [[nodiscard]] bool supports(ValueType type) const noexcept {
-        return is_valid(type) && kernels[static_cast<size_t>(type)].run != nullptr;
+        return is_valid(type) && kernels_for(type).run != nullptr;
     }
 
     [[nodiscard]] const RuleKernels& kernels_for(ValueType type) const noexcept {
-        return kernels[static_cast<size_t>(type)];
+        return kernels[static_cast<size_t>(computed_type(type))];
     }
 };
 
@@ -82,6 +94,11 @@ class RuleRegistry {
 public:
     /// A registry with the built-in rules.
     [[nodiscard]] static RuleRegistry with_builtin_rules();
+
+    RuleRegistry() = default;
+
+    /// One that has all rules of `behind`, which must outlive it, too, and takes more.
+    explicit RuleRegistry(const RuleRegistry* behind) noexcept : behind_(behind) {}
 
     /// Errors: Errc::kAlreadyExists; kInvalidArgument for a name with control characters, or without any
     template <UpdateRule R>
@@ -102,24 +119,29 @@ public:
             static_assert(R::kArguments.size() <= RuleArguments{}.value.size());
             entry.arguments = R::kArguments;
         }
+        if constexpr (CombinesByArguments<R>) entry.combine_as = &R::combine_as;
         if constexpr (HasVersion<R>) entry.version = R::kVersion;
         if constexpr (requires { R::kBeginsAtZero; }) entry.begins_at_zero = R::kBeginsAtZero;
         if constexpr (NamesParameters<R>) {
             entry.parameters = R::kParameters;
             entry.names_parameters = true;
         }
-        for (size_t i = 0; i < kValueTypeCount; ++i) {
+        if constexpr (requires { R::kRounding; }) entry.rounding = R::kRounding;
+        for (size_t i = 0; i < kComputedTypeCount; ++i) {
             entry.kernels[i] = with_value_type(static_cast<ValueType>(i),
                                                []<class T>() { return kernels::make<R, T>(); });
         }
         return add(entry);
     }
 
+    /// A rule that is no struct. Errors: as register_rule()
+    [[nodiscard]] Status add(const RuleEntry& entry);
+
     /// Errors: Errc::kNotFound, listing the names that are registered
     [[nodiscard]] Result<const RuleEntry*> find(std::string_view name) const;
 
 private:
-    [[nodiscard]] Status add(const RuleEntry& entry);
+    const RuleRegistry* behind_ = nullptr;
     std::map<std::string, RuleEntry, std::less<>> entries_;
 };
 

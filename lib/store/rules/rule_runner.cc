@@ -13,7 +13,6 @@
 namespace weir {
 namespace {
 
-/// Of no other runner, in this process or another one.
 uint64_t fresh_seed() {
     std::random_device device;
     return uint64_t{device()} << 32 ^ device();
@@ -21,16 +20,22 @@ uint64_t fresh_seed() {
 
 }  // namespace
 
-RuleRunner::RuleRunner(const RuleEntry& rule, const RowLayout& layout,
-                       const RuleParameters& parameters, std::string_view table)
+RuleRunner::RuleRunner(const RuleEntry& rule, const RowLayout& layout, Rounding rounding,
+                       const RuleParameters& parameters, std::string_view table,
+                       std::optional<uint64_t> seed)
     : name_(fmt::format("rule '{}' of table '{}'", rule.name, table)),
       kernels_(rule.kernels_for(layout.value_type)),
       layout_(layout),
       wants_keys_(rule.wants_keys),
-      random_(std::make_unique<Random>(fresh_seed())),
+      narrow_(is_narrow(layout.value_type)
+                  ? std::make_unique<NarrowRows>(kernels_, layout, rounding)
+                  : nullptr),
+      random_(std::make_unique<Random>(seed ? *seed : fresh_seed())),
       context_{.parameters = parameters,
                .arguments = rule.default_arguments(parameters),
-               .random = random_.get()} {}
+               .random = random_.get(),
+               .code = rule.code,
+               .state_bytes = layout.state_bytes} {}
 
 void RuleRunner::run(const RowTarget& target, uint32_t first_row, size_t row_count,
                      const std::byte* pushed, const RuleArguments* arguments) const {
@@ -63,7 +68,7 @@ void RuleRunner::run_in(const RuleContext& context, const RowTarget& target, uin
             std::iota(rows, rows + some, first_row);
             const std::span all(rows, some);
             wants_keys_ ? rows_with_keys(context, target, all, pushed)
-                        : kernels_.rows(target, all, pushed, context);
+                        : update(context, target, all, pushed);
         }
         first_row += static_cast<uint32_t>(some);
         row_count -= some;
@@ -86,7 +91,7 @@ void RuleRunner::rows_in(const RuleContext& context, const RowTarget& target,
             run_in(context, target, rows[0], some, pushed);
         } else {
             some = std::min(rows.size(), kChunk);
-            kernels_.rows(target, rows.first(some), pushed, context);
+            update(context, target, rows.first(some), pushed);
         }
         rows = rows.subspan(some);
         pushed += some * layout_.pushed_bytes();
@@ -105,7 +110,7 @@ void RuleRunner::rows_with_keys(const RuleContext& context, const RowTarget& tar
             const size_t some = std::min(rows.size(), kChunk);
             target.keys.find(target.keys.store, rows.first(some), keys);
             with_keys.keys = std::span<const uint64_t>(keys, some);
-            kernels_.rows(target, rows.first(some), pushed, with_keys);
+            update(with_keys, target, rows.first(some), pushed);
             rows = rows.subspan(some);
             pushed += some * layout_.pushed_bytes();
         }

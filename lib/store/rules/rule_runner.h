@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "lib/base/random.h"
 #include "lib/store/row_layout.h"
+#include "lib/store/rules/narrow_rows.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/rules/rule_threw.h"
 
@@ -23,9 +25,11 @@ namespace weir {
 /// Errors: throws RuleThrew if the rule's code throws anything; some rows are changed then
 class RuleRunner {
 public:
-    /// `table`: its name, for errors.
-    RuleRunner(const RuleEntry& rule, const RowLayout& layout, const RuleParameters& parameters,
-               std::string_view table);
+    /// `rounding`: of narrow values. `table`: its name, for errors. `seed`: of what the rule draws; none:
+    /// of no other runner, in this process or another one.
+    RuleRunner(const RuleEntry& rule, const RowLayout& layout, Rounding rounding,
+               const RuleParameters& parameters, std::string_view table,
+               std::optional<uint64_t> seed = {});
 
     /// Updates the rows from first_row on; their pushed values lie side by side.
     void run(const RowTarget& target, uint32_t first_row, size_t row_count, const std::byte* pushed,
@@ -41,10 +45,17 @@ public:
     }
 
 private:
-    /// True if the values of neighbouring rows, and their state, lie side by side.
+    /// True if the values of neighbouring rows, and their state, lie side by side, as a rule takes them.
     [[nodiscard]] bool is_flat(const RowTarget& target) const noexcept {
-        return target.values.stride_bytes == layout_.value_bytes() &&
+        return narrow_ == nullptr && target.values.stride_bytes == layout_.value_bytes() &&
                (layout_.state_bytes == 0 || target.state.stride_bytes == layout_.state_bytes);
+    }
+
+    /// Updates any rows, one after the other.
+    void update(const RuleContext& context, const RowTarget& target, std::span<const uint32_t> rows,
+                const std::byte* pushed) const {
+        if (narrow_ != nullptr) return narrow_->update(target, rows, pushed, context);
+        kernels_.rows(target, rows, pushed, context);
     }
 
     void run_in(const RuleContext& context, const RowTarget& target, uint32_t first_row,
@@ -77,6 +88,7 @@ private:
     RuleKernels kernels_;
     RowLayout layout_;
     bool wants_keys_;
+    std::unique_ptr<NarrowRows> narrow_;  ///< if the values are
     std::unique_ptr<Random> random_;
     RuleContext context_;
 };

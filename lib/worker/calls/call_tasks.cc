@@ -68,7 +68,9 @@ void CallTasks::add(CallId id, Call& call, Waiting waiting, Status wrong) {
     Task& task = watch(id, call, added->number);
     task.state = State::kWaiting;
     if (!wrong) waiting.iteration = 0;
-    if (waiting.iteration != 0) parts_[waiting.table].push_back({added->number, waiting.iteration});
+    if (waiting.iteration == 0) waiting.tables.clear();
+    for (const uint32_t table : waiting.tables)
+        parts_[table].push_back({added->number, waiting.iteration});
     task.waiting = std::make_unique<Waiting>(std::move(waiting));
     if (!wrong) call.fail(std::move(wrong).error());
     advance();
@@ -185,7 +187,8 @@ void CallTasks::ended(uint64_t number, const Status& outcome) {
             graph_.finish(id, outcome);
         }
         const std::unique_ptr<Waiting> waiting = std::move(task->waiting);
-        if (waiting->iteration != 0) withdraw_part(*waiting, number, outcome.error());
+        for (const uint32_t table : waiting->tables)
+            withdraw_part(table, waiting->iteration, number, outcome.error());
         calls_.never_started(task->call, *calls_.find(task->call));
     }
     if (!task->handlers.empty()) {
@@ -198,12 +201,13 @@ void CallTasks::ended(uint64_t number, const Status& outcome) {
 }
 
 /// A part that was not sent: those behind it cannot be sent either.
-void CallTasks::withdraw_part(const Waiting& waiting, uint64_t number, const Error& why) {
-    const auto found = parts_.find(waiting.table);
+void CallTasks::withdraw_part(uint32_t table, uint64_t iteration, uint64_t number,
+                              const Error& why) {
+    const auto found = parts_.find(table);
     if (found == parts_.end()) return;
     std::deque<Part>& parts = found->second;
-    if (parts.back().iteration < waiting.iteration) return;  // withdrawn with one before it
-    while (!parts.empty() && parts.back().iteration >= waiting.iteration) {
+    if (parts.back().iteration < iteration) return;  // withdrawn with one before it
+    while (!parts.empty() && parts.back().iteration >= iteration) {
         const Part part = parts.back();
         parts.pop_back();
         if (part.task == number) continue;
@@ -211,7 +215,7 @@ void CallTasks::withdraw_part(const Waiting& waiting, uint64_t number, const Err
             ->fail(Error(why.code(),
                          fmt::format("iteration {} of this table was not pushed, so that {} cannot "
                                      "be: {}",
-                                     waiting.iteration, part.iteration, why.text())));
+                                     iteration, part.iteration, why.text())));
     }
     if (parts.empty()) parts_.erase(found);
 }
@@ -246,22 +250,35 @@ void CallTasks::finished(TaskId id) {
 
 /// The graph has started it.
 void CallTasks::ready(uint64_t number) {
-    Task* task = find(number);
-    WEIR_CHECK(task != nullptr && task->state == State::kWaiting);
-    task->state = State::kHeld;
-    const uint32_t table = task->waiting->table;
-    if (task->waiting->iteration == 0) return (void)start(*task);
+    Task* const ready_one = find(number);
+    WEIR_CHECK(ready_one != nullptr && ready_one->state == State::kWaiting);
+    ready_one->state = State::kHeld;
     // Then those that waited for it alone.
-    while (true) {
-        const auto found = parts_.find(table);
-        if (found == parts_.end() || found->second.front().task != number) return;
-        if (!start(*task)) return;
-        found->second.pop_front();
-        if (found->second.empty()) return (void)parts_.erase(found);
-        number = found->second.front().task;
-        task = find(number);
-        if (task->state != State::kHeld) return;
+    for (std::vector<uint64_t> next{number}; !next.empty();) {
+        number = next.back();
+        next.pop_back();
+        Task& task = *find(number);
+        if (task.state != State::kHeld || !is_first(task, number)) continue;
+        const std::vector<uint32_t> tables = task.waiting->tables;
+        if (!start(task)) continue;
+        for (const uint32_t table : tables) {
+            const auto found = parts_.find(table);
+            found->second.pop_front();
+            if (found->second.empty()) {
+                parts_.erase(found);
+            } else {
+                next.push_back(found->second.front().task);
+            }
+        }
     }
+}
+
+/// Whether no part of an earlier iteration waits in its tables.
+bool CallTasks::is_first(const Task& task, uint64_t number) const {
+    return std::ranges::all_of(task.waiting->tables, [&](uint32_t table) {
+        const auto found = parts_.find(table);
+        return found != parts_.end() && found->second.front().task == number;
+    });
 }
 
 bool CallTasks::start(Task& task) {

@@ -3,7 +3,6 @@
 /// \file
 /// CallTasks: calls that wait for other calls, and handlers that run after calls.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -37,12 +36,12 @@ public:
         /// Makes the call's requests. After an error none was made.
         std::function<Status(CallId, Call&)> start;
         std::vector<TaskId> after;
-        /// The part of an iteration of a table does not start before the parts that were added
-        /// earlier for this table. 0: it is no such part.
+        /// The parts of an iteration in some tables do not start before the parts that were added
+        /// earlier for these tables. 0: it has no such part.
         uint64_t iteration = 0;
-        uint32_t table = 0;
+        std::vector<uint32_t> tables;
         /// The caller's.
-        std::array<std::span<const std::byte>, 3> memory;
+        std::vector<std::span<const std::byte>> memory;
     };
 
     CallTasks(uint32_t client, Calls& calls);
@@ -127,7 +126,8 @@ private:
     void finished(TaskId id);
     void ready(uint64_t number);
     [[nodiscard]] bool start(Task& task);
-    void withdraw_part(const Waiting& waiting, uint64_t number, const Error& why);
+    void withdraw_part(uint32_t table, uint64_t iteration, uint64_t number, const Error& why);
+    [[nodiscard]] bool is_first(const Task& task, uint64_t number) const;
     void run(Due& due);
     [[nodiscard]] Error too_late(uint64_t number, const Task& task) const;
 

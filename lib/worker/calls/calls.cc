@@ -17,4 +17,13 @@ Status Calls::take(Id id) {
     return status;
 }
 
+bool Calls::is_referenced(std::span<const std::byte> memory) noexcept {
+    bool found = false;
+    calls_.for_each([&](Id, const Call& call) {
+        for (const std::shared_ptr<CallRows>& rows : call.rows)
+            found = found || rows->is_referenced(memory);
+    });
+    return found;
+}
+
 }  // namespace weir

@@ -5,13 +5,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/store/memory.h"
+#include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/slots.h"
 
 namespace weir {
@@ -40,6 +44,7 @@ struct Call {
     uint64_t next_sign_ns = ~uint64_t{0};  ///< when its servers are asked for a sign of life
     Status status;                         ///< the first error of its requests
     std::vector<std::byte> body;           ///< of the manager's or a shard's reply
+    Block memory;                          ///< scan: what the shard has written to
     uint64_t shown = ~uint64_t{0};         ///< pull: the oldest iteration that a shard showed
     uint64_t task = 0;                     ///< its number in the task graph; 0: it has none
     /// Its deadline has come. Nothing more of it is sent, and it ends once no server reaches the
@@ -49,8 +54,9 @@ struct Call {
     bool has_handler = false;         ///< its handlers, or subtasks, have not finished
     bool is_push = false;             ///< of `table`; else a pull
     static constexpr uint32_t kNoTable = ~uint32_t{0};
-    uint32_t table = kNoTable;                   ///< of a push or pull
-    std::vector<CallReport>* reports = nullptr;  ///< where it tells its end, if it has a task
+    uint32_t table = kNoTable;                    ///< of a push or pull
+    std::vector<CallReport>* reports = nullptr;   ///< where it tells its end, if it has a task
+    std::vector<std::shared_ptr<CallRows>> rows;  ///< of batches, until it has ended
 
     [[nodiscard]] bool has_ended() const noexcept {
         return state == State::kEnded || state == State::kTaken;
@@ -80,7 +86,15 @@ struct Call {
     void end() noexcept {
         if (has_ended()) return;
         state = state == State::kUnwatched ? State::kTaken : State::kEnded;
+        if (!rows.empty()) [[unlikely]]
+            end_rows();
         if (task != 0) reports->push_back({task, true, status});
+    }
+
+    void end_rows() noexcept {
+        for (const std::shared_ptr<CallRows>& its : rows)
+            its->end(static_cast<bool>(status));
+        rows.clear();
     }
 
     void stop_watching() noexcept {
@@ -180,6 +194,9 @@ public:
         call->stop_watching();
         release_if_over(id, *call);
     }
+
+    /// Whether an open call reads or writes this memory by itself.
+    [[nodiscard]] bool is_referenced(std::span<const std::byte> memory) noexcept;
 
     template <class Function>
     void for_each(Function&& function) {

@@ -15,6 +15,7 @@
 #include "lib/store/rules/named_number.h"
 #include "lib/task/task_id.h"
 #include "lib/wire/frame.h"
+#include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/table_info.h"
 
 namespace weir {
@@ -34,9 +35,12 @@ struct CallOptions {
     std::span<const TaskId> after = {};
     /// Push: of the rule. Read before the call returns.
     std::span<const NamedNumber> arguments = {};
+    /// Pull: of the values in the caller's memory, as they are kept; nothing: as they are pushed.
+    std::optional<ValueType> out_type = {};
 };
 
-/// A push or pull of a key list or a key range. Keys and memory are the caller's.
+/// A push or pull of a key list or a key range. Keys and memory are the caller's. A call has one
+/// operation, or several, each of which pushes or pulls in some table.
 struct Operation {
     const TableInfo* table = nullptr;
     wire::Kind kind = wire::Kind::kPush;
@@ -44,15 +48,32 @@ struct Operation {
     KeyRange range;
     std::span<const uint64_t> keys;
     std::span<const std::byte> values;  ///< of a push
-    std::span<std::byte> out;           ///< of a pull
-    size_t row_bytes = 0;
+    std::span<std::byte> out;           ///< of a pull, or of a push that wants values
+    size_t row_bytes = 0;               ///< pushed for each key; of a pull 0
+    size_t out_row_bytes = 0;           ///< what each key gets; of a push that wants nothing 0
     CallOptions options;
     PushArguments arguments = nullptr;
+    bool asks_written = false;    ///< a pull: which keys were ever pushed
+    bool has_whole_rows = false;  ///< values are rows as they are stored, with the state
+    bool follows_part = false;  ///< a pull of the iteration in which the operation before it pushes
+    /// Makes `values`, or takes `out`, of the rows of a batch; null: these are the caller's own.
+    std::shared_ptr<CallRows> rows = nullptr;
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
 
     [[nodiscard]] uint64_t count() const noexcept {
         return by_range ? range.key_count() : keys.size();
+    }
+
+    /// Of the values that the caller gives or gets.
+    [[nodiscard]] ValueType caller_type() const noexcept {
+        return options.out_type.value_or(computed_type(table->schema.value_type));
+    }
+
+    /// What a key gets in the caller's memory. What travels of it is `out_row_bytes`.
+    [[nodiscard]] size_t caller_row_bytes() const noexcept {
+        const bool is_as_kept = out_row_bytes == 0 || asks_written || has_whole_rows;
+        return is_as_kept ? out_row_bytes : table->schema.width * size_of(caller_type());
     }
 
     /// Whether it is this worker's part of an iteration.

@@ -14,6 +14,7 @@ Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules)
     TableInfo info;
     const RowLayout rows = rule->layout(schema.value_type, schema.width);
     info.row_bytes = rows.value_bytes();
+    info.state_bytes = rows.state_bytes;
     info.pushed_row_bytes = rows.pushed_bytes();
     if (info.pushed_row_bytes > wire::kRequestBytesMax) {
         return Error(

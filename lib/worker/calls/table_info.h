@@ -15,7 +15,8 @@ namespace weir {
 
 struct TableInfo {
     TableSchema schema;
-    size_t row_bytes = 0;         ///< of a key's values
+    size_t row_bytes = 0;         ///< of a key's values, as they are kept and travel
+    size_t state_bytes = 0;       ///< of what the rule keeps beside them
     size_t pushed_row_bytes = 0;  ///< of what a push brings per key
     PositionMap positions = PositionMap::sparse();
     uint64_t checkpoint = 0;  ///< that it comes from; 0: none

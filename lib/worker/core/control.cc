@@ -52,8 +52,11 @@ void Control::add_request(CallId call_id, Call& call, Question question) {
             content.first = question.first;
             content.epoch = question.epoch;
             content.body = std::move(question.body);
+            if (content.is_scan())
+                content.out_row_bytes = static_cast<uint32_t>(question.memory.bytes());
         });
     WEIR_CHECK(request != nullptr);
+    request->attempt.out_copy = std::move(question.memory);
     sender_.submit(id, *request, call);
 }
 
@@ -160,13 +163,15 @@ Control::CallId Control::checkpoint(uint64_t deadline_ns) {
     return ask({.kind = Kind::kCheckpoint}, deadline_ns);
 }
 
-Control::CallId Control::scan(uint32_t shard, const ScanMessage& message, uint64_t deadline_ns) {
+Control::CallId Control::scan(uint32_t shard, const ScanMessage& message, Block memory,
+                              uint64_t deadline_ns) {
     if (standing_.is_ready() && peers_.view().shard(shard) == nullptr)
         return calls_.failed(Error(Errc::kStaleEpoch, "the shard has left the job"));
     return ask({.peer = shard,
                 .kind = Kind::kScan,
                 .body = message.encode(),
-                .epoch = static_cast<uint32_t>(message.epoch)},
+                .epoch = static_cast<uint32_t>(message.epoch),
+                .memory = std::move(memory)},
                deadline_ns);
 }
 

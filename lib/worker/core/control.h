@@ -59,6 +59,7 @@ public:
         std::vector<std::byte> body = {};
         uint64_t first = 0;
         uint32_t epoch = 0;
+        Block memory = {};  ///< scan: where the rows go
     };
 
     /// `deadline_ns` 0: the default.
@@ -76,11 +77,21 @@ public:
     CallId wait_for(uint64_t deadline_ns, std::span<const TaskId> after);
     CallId leave(const Status& outcome, uint64_t deadline_ns);
     CallId checkpoint(uint64_t deadline_ns);
-    CallId scan(uint32_t shard, const ScanMessage& message, uint64_t deadline_ns);
+    CallId scan(uint32_t shard, const ScanMessage& message, Block memory, uint64_t deadline_ns);
+
+    /// What an ended scan() has brought. The memory is there if the call has succeeded.
+    struct Scanned {
+        std::vector<std::byte> body;
+        Block memory;
+    };
+
+    [[nodiscard]] Result<Scanned> take_scan(CallId call);
 
     /// The body of the reply to an ended call, which is then forgotten.
     [[nodiscard]] Result<std::vector<std::byte>> take_body(CallId call);
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
+    /// The name of the rule of the table that an ended call has brought, which stays; empty: none.
+    [[nodiscard]] std::string rule_of_table(CallId call);
     [[nodiscard]] Result<WorkShare> take_share(CallId call);
     [[nodiscard]] Result<LostWorkersMessage> take_lost_workers(CallId call);
     [[nodiscard]] Result<uint64_t> take_checkpoint(CallId call);

@@ -21,6 +21,14 @@ Result<std::vector<std::byte>> Control::take_body(CallId id) {
     return body;
 }
 
+Result<Control::Scanned> Control::take_scan(CallId id) {
+    Call* const call = calls_.find(id);
+    Scanned scanned;
+    if (call != nullptr) scanned = {std::move(call->body), std::move(call->memory)};
+    WEIR_TRY(calls_.take(id));
+    return scanned;
+}
+
 template <class Message>
 Result<Message> Control::take_message(CallId id, const char* malformed) {
     WEIR_ASSIGN(const std::vector<std::byte> body, take_body(id));
@@ -39,6 +47,13 @@ Result<TableInfo> Control::take_table(CallId id) {
     WEIR_ASSIGN(TableInfo info, make_table_info(std::move(*schema), rules_));
     info.checkpoint = message->checkpoint;
     return info;
+}
+
+std::string Control::rule_of_table(CallId id) {
+    const Call* const call = calls_.find(id);
+    const auto message = call == nullptr ? std::nullopt : TableMessage::decode(call->body);
+    const auto schema = message ? decode_schema(message->schema) : std::nullopt;
+    return schema ? schema->rule : std::string();
 }
 
 Result<WorkShare> Control::take_share(CallId id) {

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/key/narrow_values.h"
 #include "lib/wire/messages.h"
 #include "lib/worker/requests/transient.h"
 
@@ -31,13 +32,12 @@ bool IncomingReplies::receive_immediate(transport::ConnectionId connection, uint
     if (request == nullptr) return true;
     const Content& content = request->content();
     const bool is_awaited = content.is_pull() && request->state() == ClientRequest::State::kSent &&
-                            (request->attempt.form & wire::kValuesRemote) != 0;
+                            request->attempt.has_out_remote;
     if (peers_[request->peer].connection != connection || !is_awaited || content.iteration > 0)
         return false;
     request->resolve_doubt();
     note_shown(*request, 0);
-    if (request->attempt.values_copy)
-        deliver(*request, {request->attempt.values_copy.data(), content.value_bytes()});
+    deliver_copy(*request);
     if (content.piece != nullptr) content.piece->succeeded(request->attempt.has_keys_known());
     requests_.end(id, *request);
     return true;
@@ -47,7 +47,9 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
     WEIR_CHECK(request.awaits_reply());
     const Errc status = frame.header.status;
     request.resolve_doubt();  // the hello of this connection has ended all older ones
-    sender_.push_ended(request, status == Errc::kOk);
+    const bool was_pushed = is_pushed(request, frame.header);
+    sender_.push_ended(request, status == Errc::kOk || was_pushed);
+    if (was_pushed) requests_.become_pull(request);
     switch (fate_of(request, status)) {
         case Fate::kSentAgain:
             if (status == Errc::kUnknownList) request.content().piece->was_unknown();
@@ -65,6 +67,13 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
         call->note_error(errors_.error_of(request, frame));
     }
     requests_.end(id, request);
+}
+
+/// Whether the reply says that a push was executed, but its values could not be sent.
+bool IncomingReplies::is_pushed(const ClientRequest& request, const wire::FrameHeader& reply) {
+    const Content& content = request.content();
+    return content.is_ordered() && content.has_out() && reply.status != Errc::kOk &&
+           (reply.flags & wire::kPushed) != 0;
 }
 
 IncomingReplies::Fate IncomingReplies::fate_of(const ClientRequest& request, Errc status) const {
@@ -91,34 +100,32 @@ void IncomingReplies::succeeded(ClientRequest& request, const wire::Frame& frame
     const Content& content = request.content();
     if (content.piece != nullptr) content.piece->succeeded(request.attempt.has_keys_known());
     switch (content.kind) {
-        case Kind::kPush: return;
-        case Kind::kPull: return pulled(request, frame);
+        case Kind::kPush:
+        case Kind::kPull: return content.has_out() ? pulled(request, frame) : void();
         case Kind::kDropTable: return note_dropped(frame);
         default: break;
     }
-    if (Call* const call = calls_.find(request.call))
+    if (Call* const call = calls_.find(request.call)) {
         call->body.assign(frame.values.begin(), frame.values.end());
+        if (content.is_scan()) call->memory = std::move(request.attempt.out_copy);
+    }
     const bool has_left = content.kind == Kind::kLeave && request.peer == Peers::kManager;
     if (!has_left || !standing_.is_ready()) return;
     standing_.leave();
     tasks_.cancel_waiting(standing_.failure().error());
 }
 
-/// The reply to a pull: its values, or that they were written.
+/// The reply to what wants values: these, or that they were written.
 void IncomingReplies::pulled(ClientRequest& request, const wire::Frame& frame) {
     const Content& content = request.content();
     note_shown(request, frame.header.first);
-    if ((request.attempt.form & wire::kValuesInline) == 0) {
-        if (request.attempt.values_copy)
-            deliver(request, {request.attempt.values_copy.data(), content.value_bytes()});
-        return;
-    }
-    if (frame.values.size() == content.value_bytes()) return deliver(request, frame.values);
+    if (request.attempt.has_out_remote) return deliver_copy(request);
+    if (frame.values.size() == content.out_bytes()) return deliver(request, frame.values);
     if (Call* const call = calls_.find(request.call)) {
         call->note_error(
             Error(Errc::kProtocol,
                   fmt::format("{} sent {} bytes of values, not {}", peers_[request.peer].name,
-                              frame.values.size(), content.value_bytes())));
+                              frame.values.size(), content.out_bytes())));
     }
 }
 
@@ -134,21 +141,31 @@ void IncomingReplies::note_shown(const ClientRequest& request, uint64_t shown) {
                                        peers_[request.peer].name, shown, asked)));
 }
 
+/// They were written: where the caller wants them, or into a copy.
+void IncomingReplies::deliver_copy(const ClientRequest& request) {
+    if (request.attempt.out_copy)
+        deliver(request, {request.attempt.out_copy.data(), request.content().out_bytes()});
+}
+
 void IncomingReplies::deliver(const ClientRequest& request, std::span<const std::byte> values) {
     const Content& content = request.content();
-    WEIR_CHECK(values.size() == content.value_bytes());
+    WEIR_CHECK(values.size() == content.out_bytes());
     const Call* const call = calls_.find(request.call);
     if (call == nullptr || call->has_ended()) return;  // too late: the caller has its memory back
     counters_.bytes_copied += values.size();
-    if (content.order.empty()) {
-        if (!values.empty()) std::memcpy(content.out.data(), values.data(), values.size());
-        return;
-    }
-    const size_t row_bytes = content.row_bytes;
-    const std::byte* from = values.data();
-    for (const uint32_t i : content.order) {
-        std::memcpy(content.out.data() + i * row_bytes, from, row_bytes);
-        from += row_bytes;
+    const auto put = [&](std::span<const std::byte> from, std::byte* to) {
+        if (content.widens()) {
+            const auto type = static_cast<ValueType>(content.value_type);
+            widen(type, from, reinterpret_cast<float*>(to));
+        } else if (!from.empty()) {
+            std::memcpy(to, from.data(), from.size());
+        }
+    };
+    if (content.order.empty()) return put(values, content.out.data());
+    const size_t row_bytes = content.out_row_bytes;
+    for (size_t k = 0; k < content.order.size(); ++k) {
+        put(values.subspan(k * row_bytes, row_bytes),
+            content.out.data() + size_t{content.order[k]} * content.caller_row_bytes);
     }
 }
 

@@ -72,6 +72,9 @@ private:
     void succeeded(ClientRequest& request, const wire::Frame& frame);
     void pulled(ClientRequest& request, const wire::Frame& frame);
     void note_shown(const ClientRequest& request, uint64_t shown);
+    [[nodiscard]] static bool is_pushed(const ClientRequest& request,
+                                        const wire::FrameHeader& reply);
+    void deliver_copy(const ClientRequest& request);
     void deliver(const ClientRequest& request, std::span<const std::byte> values);
     void note_dropped(const wire::Frame& reply);
 

@@ -2,6 +2,7 @@
 /// \file
 /// What makes a push or pull wrong.
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/core.h>
@@ -37,14 +38,79 @@ Status check_range(const TableInfo& table, KeyRange range) {
     return {};
 }
 
+/// `given`: bytes.
+Status check_size(const Operation& operation, size_t given, size_t row_bytes, const char* what) {
+    const uint64_t count = operation.count();
+    if (given == count * row_bytes) return {};
+    const TableSchema& schema = operation.table->schema;
+    if (operation.has_whole_rows) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': {} rows have {} bytes, {} of values and {} of state "
+                                 "each; got {}",
+                                 schema.name, count, count * row_bytes, operation.table->row_bytes,
+                                 operation.table->state_bytes, given));
+    }
+    const size_t value_bytes = operation.asks_written ? 1 : size_of(operation.caller_type());
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("table '{}': {} keys need {} {}, {} each; got {}", schema.name, count,
+                             count * (row_bytes / value_bytes), what, row_bytes / value_bytes,
+                             given / value_bytes));
+}
+
+/// Of whole rows, only the values: the state is the rule's own.
+bool has_finite_values(const Operation& operation) {
+    const ValueType type =
+        operation.has_whole_rows ? operation.table->schema.value_type : operation.caller_type();
+    const auto are_finite = [&](const std::byte* values, size_t bytes) {
+        return all_finite(type, values, bytes / size_of(type));
+    };
+    if (!operation.has_whole_rows)
+        return are_finite(operation.values.data(), operation.values.size());
+    const size_t row_bytes = operation.row_bytes;
+    for (size_t at = 0; at + row_bytes <= operation.values.size(); at += row_bytes) {
+        if (!are_finite(operation.values.data() + at, operation.table->row_bytes)) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
-Status Operations::check(const Operation& operation) const {
-    WEIR_TRY(check_shape(operation));
+Status Operations::check(Some operations) {
+    if (operations.size() > 1) WEIR_TRY(check_once(operations));
+    for (const Operation& operation : operations) {
+        WEIR_TRY(check_shape(operation));
+        WEIR_TRY(check_values(operation));
+        if (!operation.options.iteration) continue;
+        WEIR_TRY(check_iteration(operation));
+        WEIR_TRY(check_window(operation));
+    }
+    return {};
+}
+
+/// A worker pushes once in each iteration of a table.
+Status Operations::check_once(Some operations) const {
+    for (size_t i = 0; i < operations.size(); ++i) {
+        const Operation& one = operations[i];
+        const bool is_again =
+            one.is_part() && std::ranges::any_of(operations.first(i), [&](const Operation& other) {
+                return other.is_part() && other.table->schema.id == one.table->schema.id;
+            });
+        if (!is_again) continue;
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("table '{}': it is twice in one push of iteration {}; put its keys "
+                        "into one list",
+                        one.table->schema.name, *one.options.iteration));
+    }
+    return {};
+}
+
+/// Makes the values first, if they are those of a batch.
+Status Operations::check_values(const Operation& operation) const {
+    if (operation.rows != nullptr) operation.rows->begin();
     const TableSchema& schema = operation.table->schema;
     if (operation.is_push() && !schema.allow_not_finite && is_floating(schema.value_type) &&
-        !all_finite(schema.value_type, operation.values.data(),
-                    operation.values.size() / size_of(schema.value_type))) {
+        !has_finite_values(operation)) {
         return Error(Errc::kNotFinite,
                      fmt::format("table '{}': the values to push have a NaN or an infinity; push "
                                  "finite values, or create the table with allow_not_finite",
@@ -65,22 +131,39 @@ Status Operations::check_shape(const Operation& operation) const {
                                  schema.name));
     }
     if (operation.by_range) WEIR_TRY(check_range(*operation.table, operation.range));
-    const uint64_t count = operation.count();
-    const size_t given = operation.is_push() ? operation.values.size() : operation.out.size();
-    const size_t value_bytes = size_of(schema.value_type);
-    if (given != count * operation.row_bytes) {
+    if (operation.has_whole_rows && operation.is_push() &&
+        (operation.options.iteration || operation.arguments != nullptr)) {
         return Error(Errc::kInvalidArgument,
-                     fmt::format("table '{}': {} keys need {} values, {} each; got {}", schema.name,
-                                 count, count * (operation.row_bytes / value_bytes),
-                                 operation.row_bytes / value_bytes, given / value_bytes));
+                     fmt::format("table '{}': a push of whole rows runs no rule: it takes no "
+                                 "iteration and no arguments",
+                                 schema.name));
     }
-    return {};
+    const ValueType type = operation.caller_type();
+    if (type != schema.value_type && type != computed_type(schema.value_type)) {
+        return Error(
+            Errc::kTypeMismatch,
+            fmt::format("table '{}': a pull of {}, but it keeps {}; pull what it keeps, or "
+                        "{}",
+                        schema.name, to_string(type), to_string(schema.value_type),
+                        to_string(computed_type(schema.value_type))));
+    }
+    if (operation.asks_written && operation.table->positions.is_dense()) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': it is dense, so all its keys have rows from the "
+                                 "beginning; only sparse tables know which were pushed",
+                                 schema.name));
+    }
+    if (operation.is_push())
+        WEIR_TRY(check_size(operation, operation.values.size(), operation.row_bytes, "values"));
+    if (operation.out_row_bytes == 0) return {};
+    return check_size(operation, operation.out.size(), operation.caller_row_bytes(),
+                      operation.is_push() ? "values of room" : "values");
 }
 
 /// Iterations come one after the other. Any other push than the next, or a pull that is ahead of
 /// the pushes, would wait until its deadline for a part that this worker itself has not sent.
 Status Operations::check_iteration(const Operation& operation) const {
-    if (!operation.options.iteration) return {};
+    if (!operation.options.iteration || operation.follows_part) return {};
     const uint64_t asked = *operation.options.iteration;
     const uint32_t table = operation.table->schema.id;
     const uint64_t first = first_iteration(table);

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/check.h"
 #include "lib/key/key_list.h"
 
 namespace weir {
@@ -17,8 +18,8 @@ namespace {
 constexpr size_t kShortList = 8;
 
 PieceLimits limits_for(const Operation& operation) {
-    const uint64_t by_bytes =
-        std::max<uint64_t>(1, wire::kPieceBytesMax / std::max<size_t>(1, operation.row_bytes));
+    const size_t row_bytes = std::max({size_t{1}, operation.row_bytes, operation.out_row_bytes});
+    const uint64_t by_bytes = std::max<uint64_t>(1, wire::kPieceBytesMax / row_bytes);
     return {operation.by_range ? by_bytes : std::min(by_bytes, wire::kRequestKeysMax)};
 }
 
@@ -26,62 +27,82 @@ PieceLimits limits_for(const Operation& operation) {
 
 Operations::CallId Operations::push(Operation operation) {
     ++counters_.pushes;
-    if (!operation.options.arguments.empty()) {
-        Result<PushArguments> arguments = arguments_of(operation);
-        if (!arguments) return failed(operation, arguments.error());
-        operation.arguments = *std::move(arguments);
-        operation.options.arguments = {};
-    }
-    return start(operation);
+    if (Status status = set_arguments(operation); !status)
+        return failed(operation, std::move(status));
+    return start(std::span(&operation, 1));
 }
 
-Operations::CallId Operations::start(const Operation& operation) {
-    if (must_wait(operation)) return start_in_order(operation);
-    if (Status status = check(operation); !status) return failed(operation, std::move(status));
-    if (operation.options.iteration) {
-        Status status = check_iteration(operation);
-        if (status) status = check_window(operation);
-        if (!status) return failed(operation, std::move(status));
+Operations::CallId Operations::start(std::vector<Operation> operations) {
+    WEIR_CHECK(!operations.empty());
+    for (Operation& operation : operations) {
+        ++(operation.is_push() ? counters_.pushes : counters_.pulls);
+        if (Status status = set_arguments(operation); !status)
+            return failed(operation, std::move(status));
     }
+    return start(Some(operations));
+}
+
+Operations::CallId Operations::start(Some operations) {
+    const Operation& first = operations.front();
+    if (must_wait(operations)) return start_in_order(operations);
+    if (Status status = check(operations); !status) return failed(first, std::move(status));
     CallId id = 0;
-    if (Status status = launch(operation, id); !status) return failed(operation, std::move(status));
+    if (Status status = launch(operations, id); !status) return failed(first, std::move(status));
     return id;
 }
 
 /// Whether the call waits for something, or belongs to a handler's task.
-bool Operations::must_wait(const Operation& operation) const {
-    if (!operation.options.after.empty() || tasks_.has_parent()) return true;
-    return operation.is_part() && tasks_.last_waiting_iteration(operation.table->schema.id) != 0;
+bool Operations::must_wait(Some operations) const {
+    if (!operations.front().options.after.empty() || tasks_.has_parent()) return true;
+    return std::ranges::any_of(operations, [&](const Operation& one) {
+        return one.is_part() && tasks_.last_waiting_iteration(one.table->schema.id) != 0;
+    });
 }
 
-Operations::CallId Operations::start_in_order(const Operation& operation) {
-    Status wrong = check_shape(operation);
-    if (wrong) wrong = check_iteration(operation);
+Operations::CallId Operations::start_in_order(Some operations) {
+    const CallOptions& options = operations.front().options;
     CallTasks::Waiting waiting;
-    const CallOptions& options = operation.options;
     waiting.after.assign(options.after.begin(), options.after.end());
-    waiting.memory = {std::as_bytes(operation.keys), operation.values, operation.out};
-    if (operation.is_part()) {
-        waiting.table = operation.table->schema.id;
-        waiting.iteration = *options.iteration;
+    waiting.iteration = options.iteration.value_or(0);
+    Status wrong = check_once(operations);
+    std::vector<Operation> later(operations.begin(), operations.end());
+    for (Operation& one : later) {
+        if (wrong) wrong = check_shape(one);
+        if (wrong) wrong = check_iteration(one);
+        for (const std::span<const std::byte> its :
+             {std::as_bytes(one.keys), one.values, std::span<const std::byte>(one.out)})
+            waiting.memory.push_back(its);
+        if (one.is_part()) waiting.tables.push_back(one.table->schema.id);
+        one.options.after = {};
     }
+    if (waiting.tables.empty()) waiting.iteration = 0;
     if (wrong) {
-        Operation later = operation;
-        later.table = &tables_.remember(*operation.table);
-        later.options.after = {};
+        for (Operation& one : later)
+            one.table = &tables_.remember(*one.table);
         waiting.start = [this, later](CallId id, Call& call) mutable -> Status {
-            WEIR_ASSIGN(later.options.deadline_ns, control_.remaining_ns(call));
-            WEIR_TRY(check(later));
-            // A part has been checked, and none before it is missing; but what a pull waits for
-            // may have been withdrawn.
-            if (!later.is_push()) WEIR_TRY(check_iteration(later));
-            WEIR_TRY(check_window(later));
+            WEIR_ASSIGN(const uint64_t deadline_ns, control_.remaining_ns(call));
+            for (Operation& one : later) {
+                one.options.deadline_ns = deadline_ns;
+                WEIR_TRY(check_shape(one));
+                WEIR_TRY(check_values(one));
+                // A part has been checked, and none before it is missing; but what a pull waits for
+                // may have been withdrawn.
+                if (!one.is_push()) WEIR_TRY(check_iteration(one));
+                WEIR_TRY(check_window(one));
+            }
             return launch(later, id);
         };
     }
     const CallId id = control_.add_task(options.deadline_ns, std::move(waiting), std::move(wrong));
-    note_table(id, operation);
+    note_table(id, operations.front());
     return id;
+}
+
+Status Operations::set_arguments(Operation& operation) const {
+    if (operation.options.arguments.empty()) return {};
+    WEIR_ASSIGN(operation.arguments, arguments_of(operation));
+    operation.options.arguments = {};
+    return {};
 }
 
 /// All arguments of the rule: those of the push, and those of the table.
@@ -161,8 +182,11 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     const View& view = peers_.view();
     if (operation.by_range) return Route::make(operation.range, view, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
-    // each has its own route.
-    const uint32_t variant = operation.table->schema.id * 2 + (operation.is_push() ? 1 : 0);
+    // each has its own route; so have whole rows.
+    const uint32_t variant = operation.table->schema.id * 4 + (operation.has_whole_rows ? 3
+                                                               : operation.is_push()    ? 1
+                                                               : operation.asks_written ? 2
+                                                                                        : 0);
     const ListId id = list_id(operation.keys);
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
     WEIR_TRY(check_keys(operation));
@@ -174,45 +198,62 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
 }
 
 /// Makes the requests of a call, and the call if `call_id` is 0. After an error none was made.
-Status Operations::launch(const Operation& operation, CallId& call_id) {
-    const bool is_part = operation.is_part();
-    const int owner = is_part ? -1 : single_owner(operation);
-    std::shared_ptr<Route> route;
-    if (owner < 0) {
-        WEIR_ASSIGN(route, route_of(operation));
-    } else if (!operation.by_range) {
-        WEIR_TRY(check_keys(operation));
+Status Operations::launch(Some operations, CallId& call_id) {
+    Routed one;
+    std::vector<Routed> several(operations.size() == 1 ? 0 : operations.size());
+    const std::span<Routed> routed = several.empty() ? std::span(&one, 1) : std::span(several);
+    size_t requests_max = 0;  // of parts
+    for (size_t i = 0; i < operations.size(); ++i) {
+        WEIR_ASSIGN(routed[i], find(operations[i]));
+        if (operations[i].is_part())
+            requests_max += routed[i].route->pieces().size() + peers_.owners().size();
     }
     // Start an iteration only if there is room for all of its parts.
-    if (is_part && !requests_.has_room(route->pieces().size() + peers_.owners().size())) {
+    if (requests_max > 0 && !requests_.has_room(requests_max))
         return Error(Errc::kBusy, kTooManyRequests);
-    }
     Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
     if (call == nullptr) return {};  // too many: take(0) says so
-    if (is_part) {
-        const uint32_t table = operation.table->schema.id;
-        pushed_iterations_.try_emplace(table, first_iteration(table)).first->second.add(call_id);
-    }
-    if (owner >= 0) {
-        add(call_id, *call, static_cast<uint32_t>(owner), [&](Content& content) {
-            fill(content, operation);
-            content.count = static_cast<uint32_t>(operation.count());
-            content.is_range = operation.by_range;
-            content.first = operation.range.begin;
-            content.keys = operation.by_range ? nullptr : operation.keys.data();
-            content.values = operation.values;
-            content.out = operation.out;
-        });
-    } else {
-        add_routed(call_id, *call, operation, route);
-    }
-    call->table = operation.table->schema.id;
-    call->is_push = operation.is_push();
+    const Operation& first = operations.front();
+    call->table = first.table->schema.id;
+    call->is_push = first.is_push();
+    if (!several.empty()) sender_.gather();
+    for (size_t i = 0; i < operations.size(); ++i)
+        add(call_id, *call, operations[i], routed[i]);
+    if (!several.empty()) sender_.submit_gathered(*call);
     calls_.started(call_id, *call, [this](CallId of) { return requests_.call_needs_caller(of); });
-    const CallOptions& options = operation.options;
+    const CallOptions& options = first.options;
     const bool waits_for_workers = options.deadline_ns == 0 && options.iteration.has_value();
     sender_.send_off(*call, waits_for_workers ? CallOptions::kLongNs : options.deadline_ns);
     return {};
+}
+
+Result<Operations::Routed> Operations::find(const Operation& operation) {
+    Routed routed{operation.is_part() ? -1 : single_owner(operation), nullptr};
+    if (routed.owner < 0) {
+        WEIR_ASSIGN(routed.route, route_of(operation));
+    } else if (!operation.by_range) {
+        WEIR_TRY(check_keys(operation));
+    }
+    return routed;
+}
+
+void Operations::add(CallId call_id, Call& call, const Operation& operation, const Routed& routed) {
+    if (operation.rows != nullptr) [[unlikely]]
+        call.rows.push_back(operation.rows);
+    if (operation.is_part()) {
+        const uint32_t table = operation.table->schema.id;
+        pushed_iterations_.try_emplace(table, first_iteration(table)).first->second.add(call_id);
+    }
+    if (routed.owner < 0) return add_routed(call_id, call, operation, routed.route);
+    add(call_id, call, static_cast<uint32_t>(routed.owner), [&](Content& content) {
+        fill(content, operation);
+        content.count = static_cast<uint32_t>(operation.count());
+        content.is_range = operation.by_range;
+        content.first = operation.range.begin;
+        content.keys = operation.by_range ? nullptr : operation.keys.data();
+        content.values = operation.values;
+        content.out = operation.out;
+    });
 }
 
 /// All of it but what differs from piece to piece.
@@ -224,9 +265,13 @@ void Operations::fill(Content& content, const Operation& operation) {
     content.table = table;
     content.epoch = static_cast<uint32_t>(peers_.view().epoch());
     content.row_bytes = static_cast<uint32_t>(operation.row_bytes);
+    content.out_row_bytes = static_cast<uint32_t>(operation.out_row_bytes);
+    content.caller_row_bytes = static_cast<uint32_t>(operation.caller_row_bytes());
+    content.asks_written = operation.asks_written;
     content.iteration = operation.options.iteration.value_or(0);
     content.positions = operation.table->positions;
     if (operation.arguments != nullptr) content.arguments = operation.arguments;
+    content.has_whole_rows = operation.has_whole_rows;
     if (!operation.is_push()) return;
     if (table >= times_.size()) times_.resize(table + 1);
     content.place.time = ++times_[table];
@@ -251,11 +296,12 @@ void Operations::fill(Content& content, const Operation& operation, Piece& piece
     content.values = operation.values;
     content.out = operation.out;
     if (!content.order.empty()) return;
-    const size_t begin = piece.begin * operation.row_bytes;
     if (operation.is_push())
-        content.values = operation.values.subspan(begin, content.value_bytes());
-    else
-        content.out = operation.out.subspan(begin, content.value_bytes());
+        content.values =
+            operation.values.subspan(piece.begin * content.row_bytes, content.pushed_bytes());
+    if (content.has_out())
+        content.out =
+            operation.out.subspan(piece.begin * content.caller_row_bytes, content.caller_bytes());
 }
 
 void Operations::add_routed(CallId call_id, Call& call, const Operation& operation,

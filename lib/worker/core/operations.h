@@ -56,8 +56,11 @@ public:
 
     CallId pull(const Operation& operation) {
         ++counters_.pulls;
-        return start(operation);
+        return start(std::span(&operation, 1));
     }
+
+    /// One or more, as one call.
+    CallId start(std::vector<Operation> operations);
 
     /// From which iteration of a table on this worker takes part: 1, or for one that joined later
     /// an iteration that no shard had closed; of a table that comes from a checkpoint, that behind its
@@ -72,13 +75,24 @@ public:
     [[nodiscard]] RouteCache& routes() noexcept { return routes_; }
 
 private:
-    CallId start(const Operation& operation);
-    CallId start_in_order(const Operation& operation);
-    [[nodiscard]] bool must_wait(const Operation& operation) const;
+    using Some = std::span<const Operation>;
+
+    /// Where the keys of an operation are.
+    struct Routed {
+        int owner = -1;                ///< the shard to which all of it goes as one request; or
+        std::shared_ptr<Route> route;  ///< the pieces
+    };
+
+    CallId start(Some operations);
+    CallId start_in_order(Some operations);
+    [[nodiscard]] bool must_wait(Some operations) const;
+    [[nodiscard]] Status set_arguments(Operation& operation) const;
     [[nodiscard]] Result<PushArguments> arguments_of(const Operation& operation) const;
     CallId failed(const Operation& operation, Status why);
     void note_table(CallId call_id, const Operation& operation);
-    [[nodiscard]] Status launch(const Operation& operation, CallId& call_id);
+    [[nodiscard]] Status launch(Some operations, CallId& call_id);
+    [[nodiscard]] Result<Routed> find(const Operation& operation);
+    void add(CallId call_id, Call& call, const Operation& operation, const Routed& routed);
     void add_routed(CallId call_id, Call& call, const Operation& operation,
                     const std::shared_ptr<Route>& route);
     template <class Fill>
@@ -92,7 +106,9 @@ private:
     [[nodiscard]] int single_owner(const PositionMap& positions, KeyRange keys) const noexcept;
 
     // operation_checks.cc
-    [[nodiscard]] Status check(const Operation& operation) const;
+    [[nodiscard]] Status check(Some operations);
+    [[nodiscard]] Status check_once(Some operations) const;
+    [[nodiscard]] Status check_values(const Operation& operation) const;
     [[nodiscard]] Status check_shape(const Operation& operation) const;
     [[nodiscard]] Status check_iteration(const Operation& operation) const;
     [[nodiscard]] static Status check_keys(const Operation& operation);

@@ -46,7 +46,9 @@ void Outages::closed(transport::ConnectionId connection, const End& reported) {
     requests_.for_each([&](uint64_t, ClientRequest& request) {
         const bool is_its =
             request.peer == number && request.state() == ClientRequest::State::kSent;
-        if (end.memory_in_doubt && is_its && request.content().is_piece()) request.doubt();
+        const Content& content = request.content();
+        const bool has_memory = content.is_piece() || content.is_scan();
+        if (end.memory_in_doubt && is_its && has_memory) request.doubt();
     });
     const Error lost = error_of(*peer, end);
     const Fate fate = fate_of(*peer);

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/node/manager_names.h"
+#include "lib/store/rules/collective.h"
 #include "lib/wire/messages.h"
 #include "lib/wire/work_share.h"
 
@@ -21,7 +22,14 @@ Error ReplyErrors::error_of(const ClientRequest& request, const wire::Frame& rep
     const bool is_of_table = content.is_piece() && error.code() != Errc::kPeerLost &&
                              error.code() != Errc::kReassigned && !was_stopped(error.code());
     if (!is_of_table) return error;
+    if (error.code() == Errc::kDifferentArguments && is_collective(request)) return error;
     return {error.code(), fmt::format("{}: {}", tables_.text(content.table), error.text())};
+}
+
+/// Whether it is part of an allreduce or broadcast, of whose table the user knows nothing.
+bool ReplyErrors::is_collective(const ClientRequest& request) const {
+    const TableSchema* const table = tables_.find(request.content().table);
+    return table != nullptr && table->name.starts_with(rules::kWeirsOwn);
 }
 
 Error ReplyErrors::describe(const ClientRequest& request, const wire::Frame& reply) const {
@@ -81,12 +89,21 @@ Error ReplyErrors::failed_iteration(const ClientRequest& request, const wire::Fr
                     fmt::format("iteration {} failed at {}: it has no memory left for the part of "
                                 "{}; use more servers, or see in its log which limit was reached",
                                 iteration, shard, worker)};
-        case Errc::kDifferentArguments:
+        case Errc::kDifferentArguments: {
+            const uint64_t one = header.first >> 32;
+            const auto other = static_cast<uint32_t>(header.first);
+            if (is_collective(request)) {
+                return {header.status,
+                        fmt::format("workers {} and {} called different operations, or gave "
+                                    "another number or type of values; all workers call the same "
+                                    "ones in the same order",
+                                    one, other)};
+            }
             return {header.status,
                     fmt::format("iteration {} failed at {}: workers {} and {} pushed different "
                                 "arguments of the rule; all workers push the same in an iteration",
-                                iteration, shard, header.first >> 32,
-                                static_cast<uint32_t>(header.first))};
+                                iteration, shard, one, other)};
+        }
         case Errc::kCancelled:
             return {
                 header.status,

@@ -23,6 +23,7 @@ public:
     [[nodiscard]] Error error_of(const ClientRequest& request, const wire::Frame& reply) const;
 
 private:
+    [[nodiscard]] bool is_collective(const ClientRequest& request) const;
     [[nodiscard]] Error describe(const ClientRequest& request, const wire::Frame& reply) const;
     [[nodiscard]] Error describe_piece(const ClientRequest& request,
                                        const wire::Frame& reply) const;

@@ -70,12 +70,12 @@ void ViewChanges::hold_changed(const View& next) {
     }
 }
 
-/// Whether a shard may write values of a pull that is under way into this worker's memory.
+/// Whether a shard may write values, of what is under way, into this worker's memory.
 bool ViewChanges::may_write(uint32_t shard) {
     bool found = false;
     requests_.for_each([&](uint64_t, const ClientRequest& request) {
         found |= request.peer == shard && request.state() == ClientRequest::State::kSent &&
-                 request.content().is_pull() && (request.attempt.form & wire::kValuesRemote) != 0;
+                 request.attempt.has_out_remote;
     });
     return found;
 }
@@ -143,8 +143,8 @@ ViewChanges::Fate ViewChanges::fate_of(const ClientRequest& request) const {
 
 /// `requests` were held, and none of them is under way. `before`: the epoch of the view before.
 void ViewChanges::cut_again(std::span<const uint64_t> requests, uint64_t before) {
-    std::vector<uint64_t> made;  // and what stays
-    std::map<Calls::Id, std::vector<uint64_t>> parts;
+    std::vector<uint64_t> made;                                             // and what stays
+    std::map<std::pair<Calls::Id, uint32_t>, std::vector<uint64_t>> parts;  // of a call in a table
     for (const uint64_t id : requests) {
         ClientRequest* const request = requests_.find(id);
         if (request == nullptr) continue;
@@ -152,14 +152,16 @@ void ViewChanges::cut_again(std::span<const uint64_t> requests, uint64_t before)
         switch (fate_of(*request)) {
             case Fate::kStays: made.push_back(id); break;
             case Fate::kEnds: end(id, *request); break;
-            case Fate::kIsRenewed: parts[request->call].push_back(id); break;
+            case Fate::kIsRenewed:
+                parts[{request->call, request->content().table}].push_back(id);
+                break;
             case Fate::kIsCut:
                 replace(std::span(&id, 1), request->call, cut_request(*request), made);
                 break;
         }
     }
-    for (const auto& [call, ids] : parts)
-        renew_part(call, ids, before, made);
+    for (const auto& [of, ids] : parts)
+        renew_part(of.first, ids, before, made);
     std::map<uint32_t, std::vector<uint64_t>> by_peer;
     for (const uint64_t id : made)
         by_peer[requests_.find(id)->peer].push_back(id);
@@ -182,13 +184,13 @@ std::vector<Cut> ViewChanges::cut_request(const ClientRequest& request) {
     Call* const call = calls_.find(request.call);
     if (call == nullptr || call->has_ended() || call->is_withdrawn) return {};
     const Content& content = request.content();
-    if (!request.is_in_doubt() || !content.is_pull())
+    if (!request.is_in_doubt() || !content.has_out())
         return cut(content, request.was_sent(), peers_.view());
     call->note_error(
         Error(Errc::kPeerLost,
               fmt::format("{} may still write values into this call's memory: it did not "
-                          "confirm the end of a connection before its keys moved",
-                          peers_[request.peer].name)));
+                          "confirm the end of a connection before its keys moved{}",
+                          peers_[request.peer].name, fate_of_push(content.kind))));
     return {};
 }
 
@@ -214,7 +216,8 @@ void ViewChanges::replace(std::span<const uint64_t> old, Calls::Id call_id, std:
     }
     for (const uint64_t id : old) {
         ClientRequest& request = *requests_.find(id);
-        if (request.content().is_push()) request.resolve_doubt();  // what is void is not executed
+        // What is void is not executed.
+        if (!request.content().has_out()) request.resolve_doubt();
         requests_.end(id, request);
     }
 }

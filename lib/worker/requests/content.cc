@@ -13,11 +13,15 @@ Content Content::without_keys() const {
     Content bare;
     bare.kind = kind;
     bare.value_type = value_type;
+    bare.has_whole_rows = has_whole_rows;
     bare.is_part = is_part;
     bare.part_status = part_status;
     bare.table = table;
     bare.epoch = epoch;
     bare.row_bytes = row_bytes;
+    bare.out_row_bytes = out_row_bytes;
+    bare.caller_row_bytes = caller_row_bytes;
+    bare.asks_written = asks_written;
     bare.parts = parts;
     bare.iteration = iteration;
     bare.place = place;
@@ -31,6 +35,17 @@ Content failed_part(const Content& part, Errc why) {
     failed.is_range = true;
     failed.part_status = why == Errc::kOk ? Errc::kCancelled : why;
     return failed;
+}
+
+Content pull_after(const Content& push) {
+    WEIR_CHECK(push.is_ordered() && push.has_out());
+    Content pull = push;
+    pull.kind = wire::Kind::kPull;
+    pull.row_bytes = 0;
+    pull.place = {};
+    pull.values = {};
+    pull.arguments = nullptr;
+    return pull;
 }
 
 std::string_view fate_of_push(wire::Kind kind) {

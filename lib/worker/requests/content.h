@@ -27,13 +27,20 @@ namespace weir {
 struct Content {
     wire::Kind kind = wire::Kind::kPush;
     uint8_t value_type = 0;
-    bool is_range = false;  ///< keys first .. first + count - 1; else a list
-    bool is_part = false;   ///< push: of an iteration, in which every worker pushes
+    bool is_range = false;        ///< keys first .. first + count - 1; else a list
+    bool is_part = false;         ///< push: of an iteration, in which every worker pushes
+    bool asks_written = false;    ///< pull: which keys were ever pushed, and not what they are
+    bool has_whole_rows = false;  ///< wire::kWholeRows
     /// Not kOk: the worker cannot send this part, which then has no keys.
     Errc part_status = Errc::kOk;
     uint32_t table = 0;
     uint32_t epoch = 0;      ///< of the view by which it was cut, the low half
-    uint32_t row_bytes = 0;  ///< of one key's values, as they travel
+    uint32_t row_bytes = 0;  ///< push: of one key's values, as they travel
+    /// Of what one key's pull brings, as it travels; 0: it is no pull, and wants no values. Scan: of the
+    /// memory for all rows.
+    uint32_t out_row_bytes = 0;
+    uint32_t caller_row_bytes =
+        0;                   ///< of the same in the caller's memory: more, if it is widened there
     uint32_t count = 0;      ///< of keys
     uint32_t parts = 0;      ///< is_part: requests that make up this worker's part at the shard
     uint64_t iteration = 0;  ///< 0: none
@@ -43,7 +50,7 @@ struct Content {
     const uint64_t* keys = nullptr;                 ///< of a list
     /// Push: the caller's values of these keys; all of the caller's if `order` is not empty.
     std::span<const std::byte> values;
-    /// Pull: where the values go; all of the caller's memory if `order` is not empty.
+    /// Where the values go that it gets; all of the caller's memory if `order` is not empty.
     std::span<std::byte> out;
     std::span<const uint32_t>
         order;               ///< for each key its row in the caller's memory; empty: in a run
@@ -56,13 +63,26 @@ struct Content {
 
     [[nodiscard]] bool is_pull() const noexcept { return kind == wire::Kind::kPull; }
 
+    [[nodiscard]] bool is_scan() const noexcept { return kind == wire::Kind::kScan; }
+
     /// A push or pull: it has keys, and is cut again when they move.
     [[nodiscard]] bool is_piece() const noexcept { return wire::is_request(kind); }
 
     /// A push in the order of its table (PieceOrder).
     [[nodiscard]] bool is_ordered() const noexcept { return is_push() && !is_part; }
 
-    [[nodiscard]] size_t value_bytes() const noexcept { return size_t{count} * row_bytes; }
+    /// A pull, or a push that wants values: its shard may write into the caller's memory.
+    [[nodiscard]] bool has_out() const noexcept { return out_row_bytes != 0; }
+
+    [[nodiscard]] size_t pushed_bytes() const noexcept { return size_t{count} * row_bytes; }
+
+    [[nodiscard]] size_t out_bytes() const noexcept { return size_t{count} * out_row_bytes; }
+
+    /// Of `out`, for its keys.
+    [[nodiscard]] size_t caller_bytes() const noexcept { return size_t{count} * caller_row_bytes; }
+
+    /// A pull of narrow values for which the caller gets floats.
+    [[nodiscard]] bool widens() const noexcept { return caller_row_bytes != out_row_bytes; }
 
     /// Empty for ranges.
     [[nodiscard]] std::span<const uint64_t> list() const noexcept {
@@ -77,6 +97,9 @@ struct Content {
 /// because its call has ended. Otherwise all workers would wait for the part until their deadlines.
 /// `why`: kOk if the caller took the error.
 [[nodiscard]] Content failed_part(const Content& part, Errc why);
+
+/// What is left of a push that was executed before its values could be sent: the pull of its keys.
+[[nodiscard]] Content pull_after(const Content& push);
 
 /// What the error of a call that was withdrawn, or whose server is lost, has to say of a push.
 [[nodiscard]] std::string_view fate_of_push(wire::Kind kind);

@@ -17,6 +17,14 @@ Content begin_cut(const Content& from, const View& view) {
     return content;
 }
 
+/// A run of rows of the caller's, from row `row` on.
+void take_rows(const Content& from, size_t row, Content& content) {
+    if (from.is_push())
+        content.values = from.values.subspan(row * from.row_bytes, content.pushed_bytes());
+    if (from.has_out())
+        content.out = from.out.subspan(row * from.caller_row_bytes, content.caller_bytes());
+}
+
 std::vector<Cut> cut_range(const Content& from, SplitBy by, const View& view) {
     WEIR_CHECK(from.order.empty());
     std::vector<Cut> cuts;
@@ -28,9 +36,7 @@ std::vector<Cut> cut_range(const Content& from, SplitBy by, const View& view) {
         content.first = owned.keys.begin;
         content.count = static_cast<uint32_t>(owned.keys.key_count());
         content.place.position = from.positions.position(owned.keys.begin);
-        const size_t begin = (owned.keys.begin - keys.begin) * from.row_bytes;
-        if (from.is_push()) content.values = from.values.subspan(begin, content.value_bytes());
-        if (from.is_pull()) content.out = from.out.subspan(begin, content.value_bytes());
+        take_rows(from, owned.keys.begin - keys.begin, content);
     }
     return cuts;
 }
@@ -55,9 +61,7 @@ std::vector<Cut> cut_list(const Content& from, SplitBy by, const View& view) {
             content.order = list->rows(piece);
             continue;
         }
-        const size_t begin = size_t{list->rows(piece).front()} * from.row_bytes;
-        if (from.is_push()) content.values = from.values.subspan(begin, content.value_bytes());
-        if (from.is_pull()) content.out = from.out.subspan(begin, content.value_bytes());
+        take_rows(from, list->rows(piece).front(), content);
     }
     return cuts;
 }

@@ -6,6 +6,7 @@
 
 #include "lib/base/check.h"
 #include "lib/key/key_list.h"
+#include "lib/wire/scan_message.h"
 
 namespace weir {
 
@@ -37,7 +38,10 @@ void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header
     header.epoch = content.epoch;
     if (!content.is_piece()) return;
     header.value_type = content.value_type;
-    if (content.arguments != nullptr) header.encoding = wire::kHasArguments;
+    if (content.arguments != nullptr) header.encoding |= wire::kHasArguments;
+    if (content.is_push() && content.has_out()) header.encoding |= wire::kWantsValues;
+    if (content.asks_written) header.encoding |= wire::kAsksWritten;
+    if (content.has_whole_rows) header.encoding |= wire::kWholeRows;
     header.table = content.table;
     header.time = static_cast<uint32_t>(content.place.time);
     header.count = content.count;
@@ -54,6 +58,21 @@ void Encoder::encode_control(uint64_t id, const Content& content, EncodedFrame& 
     frame.add(content.body);
 }
 
+bool Encoder::encode_scan(uint64_t id, ClientRequest& request, const Peer& peer,
+                          EncodedFrame& frame) {
+    const Content& content = request.content();
+    Attempt& attempt = request.attempt;
+    WEIR_CHECK(content.is_scan() && attempt.out_copy && peer.is_open());
+    begin_header(id, content, frame.header);
+    const std::span<const std::byte> memory{attempt.out_copy.data(), content.out_row_bytes};
+    if (!expose(peer, memory, frame.values_at_)) return false;
+    attempt.form = wire::kValuesRemote;
+    attempt.has_out_remote = true;
+    frame.add(std::as_bytes(std::span(&frame.values_at_, 1)));
+    frame.add(std::span(content.body).subspan(ScanMessage::kMemoryBytes));
+    return true;
+}
+
 Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer& peer,
                                  EncodedFrame& frame) {
     const Content& content = request.content();
@@ -61,14 +80,16 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
     begin_header(id, content, frame.header);
     Attempt& attempt = request.attempt;
     attempt.form = 0;
+    attempt.has_values_remote = attempt.has_out_remote = false;
+    const bool wants_values = content.is_push() && content.has_out();
     if (content.is_part) attempt.form |= wire::kAggregate;
     if (content.iteration != 0) attempt.form |= wire::kIteration;
     if (content.is_range) attempt.form |= wire::kKeysRange;
     Work work{content,
               attempt,
               peer,
-              message_bytes_max_ - sizeof frame.header - 2 * sizeof(MemoryHandle) -
-                  sizeof(wire::ListEnds),
+              message_bytes_max_ - sizeof frame.header -
+                  (wants_values ? 3 : 2) * sizeof(MemoryHandle) - sizeof(wire::ListEnds),
               {},
               {}};
     if (content.arguments != nullptr) {
@@ -79,12 +100,24 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
         const Outcome placed = place_keys(work, frame.keys_at_);
         if (placed != Outcome::kDone) return placed;
     }
-    if (const Outcome placed = place_values(work, frame.values_at_); placed != Outcome::kDone)
-        return placed;
+    if (content.is_push()) {
+        const Outcome placed = place_values(work, frame.values_at_);
+        if (placed != Outcome::kDone) return placed;
+        attempt.form |= attempt.has_values_remote ? wire::kValuesRemote : wire::kValuesInline;
+    }
+    if (content.has_out()) {
+        const Outcome placed = place_out(work, frame.out_at_);
+        if (placed != Outcome::kDone) return placed;
+        if (wants_values) {
+            if (attempt.has_out_remote) frame.header.encoding |= wire::kOutRemote;
+        } else {
+            attempt.form |= attempt.has_out_remote ? wire::kValuesRemote : wire::kValuesInline;
+        }
+    }
     const uint8_t form = attempt.form;
     if ((form & wire::kKeysRemote) != 0) frame.add(std::as_bytes(std::span(&frame.keys_at_, 1)));
-    if ((form & wire::kValuesRemote) != 0)
-        frame.add(std::as_bytes(std::span(&frame.values_at_, 1)));
+    if (attempt.has_values_remote) frame.add(std::as_bytes(std::span(&frame.values_at_, 1)));
+    if (attempt.has_out_remote) frame.add(std::as_bytes(std::span(&frame.out_at_, 1)));
     if ((form & wire::kKeysKnown) != 0) {
         frame.ends_ = {content.list().front(), content.list().back()};
         frame.add(std::as_bytes(std::span(&frame.ends_, 1)));
@@ -142,68 +175,81 @@ Encoder::Outcome Encoder::place_keys(Work& work, MemoryHandle& handle) {
                                                                                : Outcome::kBroken;
 }
 
-/// Makes room for a copy; of a push the values go there. A repeated send uses it as it is.
+/// Puts the values together in a copy. A repeated send uses it as it is.
 bool Encoder::copy_values(const Content& content, Attempt& attempt) {
     if (attempt.values_copy) return true;
-    attempt.values_copy = Block(memory_, content.value_bytes());
+    attempt.values_copy = Block(memory_, content.pushed_bytes());
     if (!attempt.values_copy) return false;
-    if (!content.is_push()) return true;
     std::byte* const copy = attempt.values_copy.data();
     if (content.order.empty()) {
-        std::memcpy(copy, content.values.data(), content.value_bytes());
+        std::memcpy(copy, content.values.data(), content.pushed_bytes());
     } else {
         copy_in_order(content.order, content.values.data(), copy, content.row_bytes);
     }
-    counters_.bytes_copied += content.value_bytes();
+    counters_.bytes_copied += content.pushed_bytes();
     return true;
 }
 
 /// Values go in the message if they are few; by address if their memory is registered (`handle`
 /// is then set); in the message if they fit; and else through a registered copy. Values that are
 /// scattered in the caller's array (because its list was regrouped by shard) have no single
-/// address: a push copies them, and a pull gets them in the reply or through a copy.
+/// address: they are copied.
 Encoder::ValuesWay Encoder::choose_values_way(const Work& work, MemoryHandle& handle) {
     const Content& content = work.content;
-    const bool is_push = content.is_push();
-    const size_t bytes = content.value_bytes();
-    const size_t room = is_push ? work.room : message_bytes_max_ - sizeof(wire::FrameHeader);
-    const bool fits = bytes <= room;
-    const size_t few = is_push ? eager_bytes(work.peer) : work.peer.copied_bytes_max;
-    const bool is_few = fits && bytes <= few;
-    const bool is_copied = static_cast<bool>(work.attempt.values_copy);
-    const bool is_scattered = !content.order.empty();
-    if (is_push && (is_scattered || is_copied))
+    const size_t bytes = content.pushed_bytes();
+    const bool fits = bytes <= work.room;
+    const bool is_few = fits && bytes <= eager_bytes(work.peer);
+    if (!content.order.empty() || work.attempt.values_copy)
         return is_few ? ValuesWay::kCopiedInMessage : ValuesWay::kCopiedByAddress;
     if (is_few) return ValuesWay::kInMessage;
-    const std::span<const std::byte> where =
-        is_push ? content.values : std::span<const std::byte>(content.out);
-    if (!is_scattered && !is_copied && expose(work.peer, where, handle))
-        return ValuesWay::kByAddress;
+    if (expose(work.peer, content.values, handle)) return ValuesWay::kByAddress;
     return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;
 }
 
 Encoder::Outcome Encoder::place_values(Work& work, MemoryHandle& handle) {
     const Content& content = work.content;
     Attempt& attempt = work.attempt;
-    const size_t bytes = content.value_bytes();
-    const auto put_in_message = [&](const std::byte* from) {
-        attempt.form |= wire::kValuesInline;
-        if (!content.is_push()) return Outcome::kDone;
-        work.values = {from, bytes};
-        return Outcome::kDone;
-    };
+    const size_t bytes = content.pushed_bytes();
     switch (choose_values_way(work, handle)) {
-        case ValuesWay::kInMessage: return put_in_message(content.values.data());
-        case ValuesWay::kByAddress: attempt.form |= wire::kValuesRemote; return Outcome::kDone;
+        case ValuesWay::kInMessage:
+            work.values = {content.values.data(), bytes};
+            return Outcome::kDone;
+        case ValuesWay::kByAddress: attempt.has_values_remote = true; return Outcome::kDone;
         case ValuesWay::kCopiedInMessage:
             if (!copy_values(content, attempt)) return Outcome::kNoMemory;
-            return put_in_message(attempt.values_copy.data());
+            work.values = {attempt.values_copy.data(), bytes};
+            return Outcome::kDone;
         case ValuesWay::kCopiedByAddress: break;
     }
     if (!copy_values(content, attempt)) return Outcome::kNoMemory;
-    attempt.form |= wire::kValuesRemote;
+    attempt.has_values_remote = true;
     return expose(work.peer, {attempt.values_copy.data(), bytes}, handle) ? Outcome::kDone
                                                                           : Outcome::kBroken;
+}
+
+/// The same of what is pulled: in the reply, by address, or through a copy.
+Encoder::ValuesWay Encoder::choose_out_way(const Work& work, MemoryHandle& handle) {
+    const Content& content = work.content;
+    const size_t bytes = content.out_bytes();
+    const bool fits = bytes <= message_bytes_max_ - sizeof(wire::FrameHeader);
+    if (fits && bytes <= work.peer.copied_bytes_max) return ValuesWay::kInMessage;
+    const bool has_address =
+        content.order.empty() && !content.widens() && !work.attempt.out_copy;
+    if (has_address && expose(work.peer, content.out, handle)) return ValuesWay::kByAddress;
+    return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;
+}
+
+Encoder::Outcome Encoder::place_out(Work& work, MemoryHandle& handle) {
+    Attempt& attempt = work.attempt;
+    const size_t bytes = work.content.out_bytes();
+    const ValuesWay way = choose_out_way(work, handle);
+    if (way == ValuesWay::kInMessage) return Outcome::kDone;
+    attempt.has_out_remote = true;
+    if (way == ValuesWay::kByAddress) return Outcome::kDone;
+    if (!attempt.out_copy) attempt.out_copy = Block(memory_, bytes);
+    if (!attempt.out_copy) return Outcome::kNoMemory;
+    return expose(work.peer, {attempt.out_copy.data(), bytes}, handle) ? Outcome::kDone
+                                                                       : Outcome::kBroken;
 }
 
 }  // namespace weir

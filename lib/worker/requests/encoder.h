@@ -27,6 +27,10 @@ public:
 
     wire::FrameHeader header;
 
+    [[nodiscard]] size_t bytes() const noexcept {
+        return wire::header_bytes(header) + header.body_bytes;
+    }
+
     /// Once the header is complete.
     [[nodiscard]] std::span<const std::span<const std::byte>> parts() noexcept {
         parts_[0] = wire::bytes_of(header);
@@ -43,6 +47,7 @@ private:
 
     wire::MemoryHandle keys_at_;
     wire::MemoryHandle values_at_;
+    wire::MemoryHandle out_at_;
     wire::ListEnds ends_;
     size_t count_ = 1;
     std::array<std::span<const std::byte>, 6> parts_;  ///< the first one is the header
@@ -72,16 +77,23 @@ public:
     /// the header.
     [[nodiscard]] Outcome encode(uint64_t id, ClientRequest& request, const Peer& peer,
                                  EncodedFrame& frame);
-    /// What is neither push nor pull.
+
+    [[nodiscard]] size_t message_bytes_max() const noexcept { return message_bytes_max_; }
+
+    /// What is neither push, pull nor scan.
     static void encode_control(uint64_t id, const Content& content, EncodedFrame& frame);
+    /// A scan, for a peer that is open, of whose attempt `values_copy` is the memory for the rows.
+    /// False: the connection is broken.
+    [[nodiscard]] bool encode_scan(uint64_t id, ClientRequest& request, const Peer& peer,
+                                   EncodedFrame& frame);
 
 private:
-    /// How the values of a push or pull travel.
+    /// How pushed values travel, or what is pulled.
     enum class ValuesWay {
-        kInMessage,        ///< of a pull: in the reply
+        kInMessage,        ///< what is pulled: in the reply
         kByAddress,        ///< the caller's memory is registered: the shard reads or writes it
         kCopiedByAddress,  ///< through a registered copy
-        kCopiedInMessage   ///< push: put together in a copy, which goes into the message
+        kCopiedInMessage   ///< pushed: put together in a copy, which goes into the message
     };
 
     /// One content on its way into one frame.
@@ -97,6 +109,8 @@ private:
     [[nodiscard]] Outcome place_keys(Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] Outcome place_values(Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] ValuesWay choose_values_way(const Work& work, wire::MemoryHandle& handle);
+    [[nodiscard]] Outcome place_out(Work& work, wire::MemoryHandle& handle);
+    [[nodiscard]] ValuesWay choose_out_way(const Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] bool copy_values(const Content& content, Attempt& attempt);
     [[nodiscard]] size_t eager_bytes(const Peer& peer) const noexcept;
     [[nodiscard]] bool expose(const Peer& peer, std::span<const std::byte> memory,

@@ -19,16 +19,20 @@ namespace weir {
 struct Attempt {
     /// How keys and values travel, and in what order: flags of the frame that was sent last.
     uint8_t form = 0;
-    uint32_t send_number = 0;  ///< of an ordered push in its PieceOrder
-    Block keys_copy;           ///< registered copies of what the caller did not register
-    Block values_copy;         ///< the same; of a pull, where the shard writes them
+    bool has_values_remote = false;  ///< push: the shard reads its values from memory
+    bool has_out_remote = false;     ///< the shard writes values to memory; else into its reply
+    uint32_t send_number = 0;        ///< of an ordered push in its PieceOrder
+    Block keys_copy;                 ///< registered copies of what the caller did not register
+    Block values_copy;               ///< the same, of a push
+    Block
+        out_copy;  ///< where the shard writes what the caller did not register, or what a scan finds
 
     [[nodiscard]] bool has_keys_known() const noexcept { return (form & wire::kKeysKnown) != 0; }
 
     /// Whether the shard was given addresses in the caller's memory.
     [[nodiscard]] bool exposes_caller() const noexcept {
         return ((form & wire::kKeysRemote) != 0 && !keys_copy) ||
-               ((form & wire::kValuesRemote) != 0 && !values_copy);
+               (has_values_remote && !values_copy) || (has_out_remote && !out_copy);
     }
 };
 
@@ -93,7 +97,7 @@ public:
 
     /// A connection closed while it awaited the reply.
     void doubt() noexcept {
-        WEIR_CHECK(state_ == State::kSent && content_.is_piece());
+        WEIR_CHECK(state_ == State::kSent && (content_.is_piece() || content_.is_scan()));
         is_in_doubt_ = true;
     }
 

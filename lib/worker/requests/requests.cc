@@ -48,6 +48,10 @@ void Requests::fail_part(ClientRequest& request, Errc why) {
     request.content_ = failed_part(request.content_, why);
 }
 
+void Requests::become_pull(ClientRequest& request) {
+    request.content_ = pull_after(request.content_);
+}
+
 /// Another request keeps the memory, and the request goes on without it. Without room for one nothing
 /// changes.
 void Requests::abandon_memory(ClientRequest& request) {

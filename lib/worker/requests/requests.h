@@ -71,6 +71,9 @@ public:
     /// Puts failed_part() in the place of what was asked for. What a server may still reach is kept aside.
     void fail_part(ClientRequest& request, Errc why);
 
+    /// The push was executed, and its values are still to come: it goes on as a pull.
+    void become_pull(ClientRequest& request);
+
     /// One request less keeps the call from its end.
     void call_needs_one_less(Calls::Id call) {
         calls_.request_ended(call, [this](Calls::Id of) { return call_needs_caller(of); });

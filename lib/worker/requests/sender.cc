@@ -35,6 +35,8 @@ Sender::Sender(Peers& peers, Requests& requests, Calls& calls, Deadlines& deadli
       encoder_(endpoint, memory, eager_bytes, counters) {}
 
 void Sender::submit(uint64_t id, ClientRequest& request, Call& call) {
+    if (gathers_) [[unlikely]]
+        return gathered_.push_back(id);
     Peer& peer = peers_[request.peer];
     if (!peer.lane.waiting.empty()) return wait(peer, id);
     switch (post(id, request, peer, &call)) {
@@ -42,6 +44,100 @@ void Sender::submit(uint64_t id, ClientRequest& request, Call& call) {
         case Outcome::kWait: return wait(peer, id);
         case Outcome::kFailed: return requests_.end(id, request);
     }
+}
+
+void Sender::submit_gathered(Call& call) {
+    gathers_ = false;
+    const auto peer_of = [&](uint64_t id) { return requests_.find(id)->peer; };
+    std::ranges::stable_sort(gathered_, {}, peer_of);
+    for (auto first = gathered_.begin(); first != gathered_.end();) {
+        const auto last = std::find_if(first, gathered_.end(),
+                                       [&](uint64_t id) { return peer_of(id) != peer_of(*first); });
+        submit_together({first, last}, call);
+        first = last;
+    }
+    gathered_.clear();
+}
+
+/// New requests of one peer.
+void Sender::submit_together(std::span<const uint64_t> requests, Call& call) {
+    Peer& peer = peers_[requests_.find(requests.front())->peer];
+    while (!requests.empty()) {
+        const bool may_share =
+            requests.size() > 1 && peer.lane.waiting.empty() && peer.is_open() && may_send_to(peer);
+        Frames frames;
+        const size_t count = may_share ? encode_together(requests, peer, frames) : 1;
+        const std::span<const uint64_t> some = requests.first(count);
+        requests = requests.subspan(count);
+        if (count == 1) {
+            submit(some.front(), *requests_.find(some.front()), call);
+            continue;
+        }
+        const Outcome outcome = send_together(some, frames, peer, call);
+        if (outcome == Outcome::kSent) continue;
+        for (const uint64_t id : some) {
+            if (outcome == Outcome::kWait) {
+                wait(peer, id);
+            } else {
+                requests_.end(id, *requests_.find(id));
+            }
+        }
+    }
+}
+
+/// Encodes the first of `requests`, as many as one message takes, and returns how many these are; 1 if the
+/// first one is to be sent alone.
+size_t Sender::encode_together(std::span<const uint64_t> requests, const Peer& peer,
+                               Frames& frames) {
+    size_t bytes = 0;
+    size_t count = 0;
+    for (const uint64_t id : requests.first(std::min(requests.size(), kFramesMax))) {
+        ClientRequest& request = *requests_.find(id);
+        EncodedFrame& frame = frames[count];
+        if (has_push_before(requests.first(count), request.content())) break;
+        if (encoder_.encode(id, request, peer, frame) != Encoder::Outcome::kDone) break;
+        bytes = wire::aligned(bytes) + frame.bytes();
+        if (bytes > encoder_.message_bytes_max()) break;
+        ++count;
+    }
+    return std::max<size_t>(count, 1);
+}
+
+/// Whether one of `requests` is a push in the order of the same table: the next one names it only when it
+/// was sent.
+bool Sender::has_push_before(std::span<const uint64_t> requests, const Content& content) {
+    return content.is_ordered() && std::ranges::any_of(requests, [&](uint64_t id) {
+               const Content& other = requests_.find(id)->content();
+               return other.is_ordered() && other.table == content.table;
+           });
+}
+
+Sender::Outcome Sender::send_together(std::span<const uint64_t> requests, Frames& frames,
+                                      Peer& peer, Call& call) {
+    static constexpr std::array<std::byte, wire::kFrameAlign> kZeros{};
+    parts_.clear();
+    size_t bytes = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        EncodedFrame& frame = frames[i];
+        if (!set_predecessor(requests_.find(requests[i])->content(), peer, frame))
+            return Outcome::kWait;
+        const size_t gap = wire::aligned(bytes) - bytes;
+        if (gap > 0) parts_.push_back(std::span(kZeros).first(gap));
+        const auto its = frame.parts();
+        parts_.insert(parts_.end(), its.begin(), its.end());
+        bytes += gap + frame.bytes();
+    }
+    switch (endpoint_.send(peer.connection, parts_)) {
+        case Post::kPosted: break;
+        case Post::kClosed:  // its end is about to come
+        case Post::kNotNow: return Outcome::kWait;
+        case Post::kInvalid:
+            call.note_error(gone(*requests_.find(requests.front())));
+            return Outcome::kFailed;
+    }
+    for (const uint64_t id : requests)
+        sent(*requests_.find(id), peer);
+    return Outcome::kSent;
 }
 
 void Sender::wait(Peer& peer, uint64_t id) {
@@ -179,6 +275,10 @@ Sender::Outcome Sender::post(uint64_t id, ClientRequest& request, Peer& peer, Ca
     }
     if (request.content().is_piece()) return send_piece(id, request, peer, *call);
     EncodedFrame frame;
+    if (request.content().is_scan()) {
+        if (!encoder_.encode_scan(id, request, peer, frame)) return Outcome::kWait;
+        return send(request, peer, *call, frame);
+    }
     Encoder::encode_control(id, request.content(), frame);
     if (request.peer != Peers::kManager) return send(request, peer, *call, frame);
     peers_.link().send(frame.header, request.content().body);
@@ -194,26 +294,20 @@ Sender::Outcome Sender::send_piece(uint64_t id, ClientRequest& request, Peer& pe
         case Encoder::Outcome::kNoMemory: break;
     }
     const Content& content = request.content();
-    call.note_error(
-        Error(Errc::kNoMemory,
-              fmt::format("{}: no {} bytes of registered memory for a request; use "
-                          "weir::Buffer for what is pushed and pulled; the log of "
-                          "this process names the limit that was reached",
-                          tables_.text(content.table),
-                          std::max(content.value_bytes(), content.list().size_bytes()))));
+    call.note_error(Error(Errc::kNoMemory,
+                          fmt::format("{}: no {} bytes of registered memory for a request; use "
+                                      "weir::Buffer for what is pushed and pulled; the log of "
+                                      "this process names the limit that was reached",
+                                      tables_.text(content.table),
+                                      std::max({content.pushed_bytes(), content.out_bytes(),
+                                                content.list().size_bytes()}))));
     if (!content.is_part || content.count == 0) return Outcome::kFailed;
     requests_.fail_part(request, Errc::kNoMemory);
     return post(id, request, peer, &call);
 }
 
 Sender::Outcome Sender::send(ClientRequest& request, Peer& peer, Call& call, EncodedFrame& frame) {
-    const Content& content = request.content();
-    PieceOrder* const order = content.is_ordered() ? &peer.lane.order(content.table) : nullptr;
-    if (order != nullptr) {
-        if (order->is_far(content.place.time) && !tell_time(peer, *order, content))
-            return Outcome::kWait;
-        frame.header.set_predecessor(order->predecessor(content.place));
-    }
+    if (!set_predecessor(request.content(), peer, frame)) return Outcome::kWait;
     switch (endpoint_.send(peer.connection, frame.parts())) {
         case Post::kPosted: break;
         case Post::kClosed:  // its end is about to come
@@ -222,10 +316,25 @@ Sender::Outcome Sender::send(ClientRequest& request, Peer& peer, Call& call, Enc
             if (!call.has_ended()) call.note_error(gone(request));
             return Outcome::kFailed;
     }
-    request.enter(ClientRequest::State::kSent);
-    if (order != nullptr) request.attempt.send_number = order->sent(content.place);
-    note_sent(request, peer);
+    sent(request, peer);
     return Outcome::kSent;
+}
+
+/// Names the push before, of what is in an order. False: it cannot be sent now.
+bool Sender::set_predecessor(const Content& content, Peer& peer, EncodedFrame& frame) {
+    if (!content.is_ordered()) return true;
+    PieceOrder& order = peer.lane.order(content.table);
+    if (order.is_far(content.place.time) && !tell_time(peer, order, content)) return false;
+    frame.header.set_predecessor(order.predecessor(content.place));
+    return true;
+}
+
+void Sender::sent(ClientRequest& request, Peer& peer) {
+    request.enter(ClientRequest::State::kSent);
+    const Content& content = request.content();
+    if (content.is_ordered())
+        request.attempt.send_number = peer.lane.order(content.table).sent(content.place);
+    note_sent(request, peer);
 }
 
 void Sender::note_sent(const ClientRequest& request, const Peer& peer) {
@@ -234,7 +343,7 @@ void Sender::note_sent(const ClientRequest& request, const Peer& peer) {
     may_wait_ = may_wait_.value_or(true) && peer.flush_is_a_call && !content.is_part;
     const uint8_t form = request.attempt.form;
     if (content.is_push() && (form & wire::kValuesInline) != 0)
-        counters_.bytes_copied += content.value_bytes();
+        counters_.bytes_copied += content.pushed_bytes();
     if ((form & wire::kKeysInline) != 0) counters_.bytes_copied += content.list().size_bytes();
 }
 

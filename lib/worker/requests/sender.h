@@ -3,9 +3,11 @@
 /// \file
 /// Sender: puts requests on their way, each push in its order, and again if need be.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -34,6 +36,12 @@ public:
 
     /// A new request of `call`. It is sent now, waits in its lane, or ends.
     void submit(uint64_t id, ClientRequest& request, Call& call);
+
+    /// Until submit_gathered(), new requests are gathered.
+    void gather() noexcept { gathers_ = true; }
+
+    /// The gathered requests, all of `call`. Those of one peer are sent as one message, as far as they fit.
+    void submit_gathered(Call& call);
     /// The requests of a call are submitted: they leave, and then its deadline is set. Reading the clock
     /// takes as long as writing a short message, so it must not delay them.
     void send_off(Call& call, uint64_t deadline_ns);
@@ -67,6 +75,18 @@ public:
 private:
     enum class Outcome { kSent, kWait, kFailed };
 
+    /// So many frames go into a message at most.
+    static constexpr size_t kFramesMax = 8;
+    using Frames = std::array<EncodedFrame, kFramesMax>;
+
+    void submit_together(std::span<const uint64_t> requests, Call& call);
+    [[nodiscard]] size_t encode_together(std::span<const uint64_t> requests, const Peer& peer,
+                                         Frames& frames);
+    [[nodiscard]] bool has_push_before(std::span<const uint64_t> requests, const Content& content);
+    [[nodiscard]] Outcome send_together(std::span<const uint64_t> requests, Frames& frames,
+                                        Peer& peer, Call& call);
+    [[nodiscard]] bool set_predecessor(const Content& content, Peer& peer, EncodedFrame& frame);
+    void sent(ClientRequest& request, Peer& peer);
     [[nodiscard]] Outcome post(uint64_t id, ClientRequest& request, Peer& peer, Call* call);
     [[nodiscard]] Outcome send_piece(uint64_t id, ClientRequest& request, Peer& peer, Call& call);
     [[nodiscard]] Outcome send(ClientRequest& request, Peer& peer, Call& call, EncodedFrame& frame);
@@ -85,6 +105,9 @@ private:
     ClientCounters& counters_;
     Encoder encoder_;
     size_t waiting_count_ = 0;
+    bool gathers_ = false;
+    std::vector<uint64_t> gathered_;                 ///< requests
+    std::vector<std::span<const std::byte>> parts_;  ///< of the message that is put together
     Departures departures_;
     std::optional<bool>
         may_wait_;  ///< what was posted since the last call was sent off; none: nothing

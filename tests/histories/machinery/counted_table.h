@@ -17,11 +17,12 @@
 #include "lib/store/table_schema.h"
 #include "tests/cluster/counted_pushes.h"
 #include "tests/cluster/row_rules.h"
+#include "tests/histories/machinery/narrow_rows.h"
 
 namespace weir::test {
 
 /// The values of a plain table are the bits of CountedPushes; those of a table with the rule StepsByRow are
-/// doubles, whose bytes travel as those of uint64_t.
+/// doubles, whose bytes travel as those of uint64_t; those of a narrow table are NarrowCounts.
 ///
 /// Thread: one
 class CountedTable {
@@ -29,15 +30,17 @@ public:
     static constexpr const char* kByRow = "steps_by_row";
 
     explicit CountedTable(const TableSchema& schema, uint64_t key_count)
-        : width_(schema.width),
+        : width_(is_narrow(schema.value_type) ? NarrowCounts::kWords : schema.width),
           is_by_row_(schema.rule == kByRow),
+          is_narrow_(is_narrow(schema.value_type)),
           initial_(schema.initial_value, schema.value_type, schema.width),
           constant_(schema.initial_value.first),
-          pushes_(key_count, is_by_row_ ? 1 : schema.width, is_by_row_ ? kBitsOfRows : kBits),
+          pushes_(key_count, is_plain() ? schema.width : 1, is_by_row_ ? kBitsOfRows : kBits),
           factors_(key_count),
           refused_(key_count),
           is_kept_(key_count) {}
 
+    /// 8-byte words of a row in callers' memory.
     [[nodiscard]] uint32_t width() const { return width_; }
 
     [[nodiscard]] bool is_by_row() const { return is_by_row_; }
@@ -50,10 +53,14 @@ public:
 
     /// `factor`: the argument of the push, or what it is if it brings none.
     void begin_push(std::span<const uint64_t> keys, std::span<uint64_t> values, uint64_t factor) {
-        if (!is_by_row_) return pushes_.begin_push(keys, values);
+        if (is_plain()) return pushes_.begin_push(keys, values);
         std::vector<uint64_t> bits(keys.size());
         pushes_.begin_push(keys, bits);
         for (size_t i = 0; i < keys.size(); ++i) {
+            if (is_narrow_) {
+                NarrowCounts::push(bits[i], values.subspan(i * width_, width_));
+                continue;
+            }
             factors_[keys[i]].push_back(factor);
             const auto value = std::bit_cast<uint64_t>(static_cast<double>(bits[i]));
             std::ranges::fill(values.subspan(i * width_, width_), value);
@@ -70,30 +77,39 @@ public:
     [[nodiscard]] std::vector<uint64_t> begin_pull() const { return pushes_.begin_pull(); }
 
     void end_push(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
-        is_by_row_ ? pushes_.end_push(keys, bits_of(values)) : pushes_.end_push(keys, values);
+        is_plain() ? pushes_.end_push(keys, values) : pushes_.end_push(keys, bits_of(values));
     }
 
     void give_up_push(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
-        is_by_row_ ? pushes_.give_up_push(keys, bits_of(values))
-                   : pushes_.give_up_push(keys, values);
+        is_plain() ? pushes_.give_up_push(keys, values)
+                   : pushes_.give_up_push(keys, bits_of(values));
     }
 
     void never_sent(std::span<const uint64_t> keys, std::span<const uint64_t> values) {
-        is_by_row_ ? pushes_.never_sent(keys, bits_of(values)) : pushes_.never_sent(keys, values);
+        is_plain() ? pushes_.never_sent(keys, values) : pushes_.never_sent(keys, bits_of(values));
     }
 
     void end_pull(std::span<const uint64_t> keys, std::span<const uint64_t> values,
                   std::span<const uint64_t> before) {
-        if (!is_by_row_) return pushes_.end_pull(keys, values, before);
+        if (is_plain()) return pushes_.end_pull(keys, values, before);
         std::vector<uint64_t> bits;
         for (size_t i = 0; i < keys.size(); ++i)
             bits.push_back(shown_by(keys[i], values.subspan(i * width_, width_)));
         pushes_.end_pull(keys, bits, before);
     }
 
+    /// A push that wanted values was acknowledged, and has shown these: its own, too.
+    void end_push_pull(std::span<const uint64_t> keys, std::span<const uint64_t> values,
+                       std::span<const uint64_t> shown, std::vector<uint64_t> before) {
+        end_push(keys, values);
+        for (size_t i = 0; i < keys.size(); ++i)
+            before[keys[i]] |= is_by_row_ ? bit_of(values[i * width_]) : values[i * width_];
+        end_pull(keys, shown, before);
+    }
+
     /// All values at the end, of all keys.
     void check_all(std::span<const uint64_t> values) const {
-        if (!is_by_row_) return pushes_.check_all(values);
+        if (is_plain()) return pushes_.check_all(values);
         for (uint64_t key = 0; key < factors_.size(); ++key)
             pushes_.check(key, shown_by(key, values.subspan(key * width_, width_)));
     }
@@ -103,6 +119,7 @@ public:
     void note_copy(uint64_t key, std::span<const uint64_t> row, bool may_take_over) {
         uint64_t bits = row[0];
         if (is_by_row_) bits = is_as_begun(key, row) ? 0 : bit_of(row[1]);
+        if (is_narrow_) bits = NarrowCounts::shown_by(row);
         if (pushes_.has_all_certain(key, bits)) is_kept_[key] = true;
         if (!may_take_over) return;
         if (is_by_row_) bits = shown_by(key, row);
@@ -121,6 +138,9 @@ public:
 
 private:
     static constexpr uint64_t kBits = CountedPushes::kPushesMax;
+
+    [[nodiscard]] bool is_plain() const { return !is_by_row_ && !is_narrow_; }
+
     static constexpr uint64_t kBitsOfRows = 50;  // with factors, exact in a double
 
     static uint64_t bit_of(uint64_t value) {
@@ -131,7 +151,8 @@ private:
     [[nodiscard]] std::vector<uint64_t> bits_of(std::span<const uint64_t> values) const {
         std::vector<uint64_t> bits;
         for (size_t i = 0; i < values.size(); i += width_)
-            bits.push_back(bit_of(values[i]));
+            bits.push_back(is_narrow_ ? NarrowCounts::pushed(values.subspan(i, width_))
+                                      : bit_of(values[i]));
         return bits;
     }
 
@@ -157,6 +178,7 @@ private:
 
     /// The bits that a row shows. All else in it must follow from them.
     [[nodiscard]] uint64_t shown_by(uint64_t key, std::span<const uint64_t> row) const {
+        if (is_narrow_) return NarrowCounts::shown_by(row);
         const Row begin = begin_of(key);
         const Row is = numbers(row);
         INFO("key " << key << " has " << is[0] << " " << is[1] << " " << is[2] << " " << is[3]
@@ -177,6 +199,7 @@ private:
 
     uint32_t width_;
     bool is_by_row_;
+    bool is_narrow_;
     InitialRows initial_;
     double constant_;
     CountedPushes pushes_;

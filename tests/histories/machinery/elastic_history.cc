@@ -23,6 +23,7 @@ bool is_there(const Shard* shard) {
 
 std::string ElasticHistory::run() {
     REQUIRE(cluster_.rules.register_rule<AddWithState>("add_with_state").has_value());
+    REQUIRE(cluster_.rules.register_rule<AddNarrow>(AddNarrow::kName).has_value());
     REQUIRE(cluster_.rules.register_rule<RoundsInOrder>("rounds_in_order").has_value());
     REQUIRE(cluster_.rules.register_rule<RoundsWithState>("rounds_with_state").has_value());
     REQUIRE(cluster_.rules.register_rule<RoundsByRow>("rounds_by_row").has_value());

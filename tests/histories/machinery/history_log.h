@@ -69,8 +69,11 @@ struct HistoryCounts {
     uint64_t managers_with_servers = 0;  ///< stopped or cut off together with a server
     uint64_t pushes = 0;
     uint64_t given_up = 0;
+    uint64_t push_pulls = 0;    ///< of the pushes
+    uint64_t calls_of_two = 0;  ///< tables
     uint64_t rounds = 0;
     uint64_t different_arguments = 0;  ///< parts of iterations that failed by them
+    uint64_t narrow_pulls = 0;         ///< of tables of narrow values
     uint64_t throws = 0;               ///< of a rule, which end the job
     uint64_t primaries_checked = 0;
 

@@ -59,8 +59,21 @@ void HistoryWorkers::begin_part(uint32_t number) {
         options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
         rounds_.let_fail(round.iteration);
     }
-    round.id = send(*cluster_.workers[number], table, round, count, options);
     ++counts_.rounds;
+    round.wants_values = random_.below(4) == 0;
+    if (!round.wants_values) {
+        round.id = send(*cluster_.workers[number], table, round, count, options);
+        return;
+    }
+    make_room(number, round.out, count);
+    round.out.keys = round.keys;
+    round.out.is_range = round.is_range;
+    round.before = rounds_.begin_pull();
+    std::vector<Operation> operations{operation_of(table, round, count, options)};
+    options.arguments = {};
+    operations.push_back(operation_of(table, round.out, count, options));
+    operations.back().follows_part = true;
+    round.id = cluster_.workers[number]->start(std::move(operations));
 }
 
 void HistoryWorkers::begin_pull_of_round(uint32_t number) {
@@ -95,19 +108,24 @@ bool HistoryWorkers::end(uint32_t number, Round& round) {
         note_failed(number, round);
     } else {
         check(ended, round.is_push ? "a part" : "a pull of an iteration");
-        round.is_push ? rounds_.end_push(round.keys, round.bits) : end_pull(number, round, shown);
+        if (round.is_push) rounds_.end_push(round.keys, round.bits);
+        if (!round.is_push) end_pull(number, round, round, shown);
+        if (round.wants_values && !round.keys.empty()) end_pull(number, round, round.out, shown);
     }
     bury(round, count);
+    if (round.wants_values) bury(round.out, count);
     return true;
 }
 
-void HistoryWorkers::end_pull(uint32_t number, Round& round, std::optional<uint64_t> shown) {
+/// `out`: where the values are.
+void HistoryWorkers::end_pull(uint32_t number, Round& round, Transfer& out,
+                              std::optional<uint64_t> shown) {
     INFO("worker " << number << " asked for iteration " << round.iteration << "\n"
                    << events_.text());
     REQUIRE(shown.has_value());
     REQUIRE(*shown >= round.iteration);
     const size_t width = tables_[kRoundsTable].schema.width;
-    const std::span<const uint64_t> values = round.values(round.keys.size() * width);
+    const std::span<const uint64_t> values = out.values(round.keys.size() * width);
     for (size_t i = 0; i < round.keys.size(); ++i) {
         const uint64_t key = round.keys[i];
         rounds_.end_pull(key, values[i * width], *shown, round.before[key]);

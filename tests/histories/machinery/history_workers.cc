@@ -48,6 +48,10 @@ void HistoryWorkers::start() {
         rounds.rule = "rounds_by_row";
         rounds.width = RoundsByRow::kWidth;
     }
+    if (aside.below(2) == 0) {
+        NarrowCounts::make(aside.below(2) == 0 ? dense : sparse,
+                           aside.below(2) == 0 ? ValueType::kBFloat16 : ValueType::kFloat16);
+    }
     for (const TableSchema& schema : {dense, sparse, steps, rounds}) {
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
@@ -89,9 +93,11 @@ bool HistoryWorkers::kill(uint32_t number) {
     Worker& worker = workers_[number];
     if (worker.has_left || worker.has_died) return false;
     for (Call& call : worker.calls) {
-        if (!call.is_push) continue;
-        CountedTable& counted = counted_[call.table];
-        counted.give_up_push(call.keys, call.values(call.keys.size() * counted.width()));
+        for (Call* one = &call; one != nullptr; one = one->also.get()) {
+            if (!one->is_push) continue;
+            CountedTable& counted = counted_[one->table];
+            counted.give_up_push(one->keys, one->values(one->keys.size() * counted.width()));
+        }
     }
     for (const Round& round : worker.rounds) {
         if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.bits);
@@ -145,9 +151,11 @@ void HistoryWorkers::leave(Worker& worker, ClientCore& client) {
 /// Who leaves may have forgotten its tasks. They count as if it had not.
 void HistoryWorkers::drop_some(Worker& worker, ClientCore& client) {
     for (Call& call : worker.calls) {
-        if (!call.is_push || call.is_hurried || call.after != 0 || random_.below(3) != 0) continue;
+        const bool pulls = !call.is_push || (call.also != nullptr && !call.also->is_push);
+        if (pulls || call.is_hurried || call.after != 0 || random_.below(3) != 0) continue;
         client.drop(call.id);
-        call.is_dropped = true;
+        for (Call* one = &call; one != nullptr; one = one->also.get())
+            one->is_dropped = true;
     }
 }
 
@@ -204,37 +212,104 @@ void HistoryWorkers::make_room(uint32_t number, Transfer& transfer, size_t count
 }
 
 void HistoryWorkers::begin(uint32_t number, Call& call) {
-    Worker& worker = workers_[number];
     ClientCore& client = *cluster_.workers[number];
     call.table = random_.below(kRoundsTable);
-    if (only_pulls_.contains(number)) {
-        choose_one_key(call);
-    } else {
-        choose_keys(worker, tables_[call.table].schema.layout, 6, call);
-    }
-    CountedTable& counted = counted_[call.table];
-    call.is_push =
-        random_.below(5) != 0 && counted.may_push(call.keys) && !only_pulls_.contains(number);
-    const size_t count = call.keys.size() * counted.width();
-    make_room(number, call, count);
-    const std::span<uint64_t> values = call.values(count);
+    call.is_push = random_.below(5) != 0 && !only_pulls_.contains(number);
+    choose(number, call);
+    if (!only_pulls_.contains(number) && random_.below(4) == 0) choose_second(number, call);
     CallOptions options;
     call.is_hurried = random_.below(40) == 0;
     if (call.is_hurried) options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
     call.due_ns = clock_of(number).now_ns() + options.deadline_ns;
     const TaskId before = some_call_before(number, call);
     if (before != kNoTask) options.after = std::span(&before, 1);
-    events_.add("worker {}: a {} of {} keys from {} of table {}", number,
-                call.is_push ? "push" : "pull", call.keys.size(), call.keys[0], call.table);
+    if (call.also == nullptr && !call.wants_values) {
+        const Operation one = operation_of(call, options);
+        const size_t count = call.keys.size() * counted_[call.table].width();
+        call.id = send(client, tables_[call.table], call, count, one.options);
+        return;
+    }
+    std::vector<Operation> operations{operation_of(call, options)};
+    if (call.also != nullptr) operations.push_back(operation_of(*call.also, options));
+    call.id = client.start(std::move(operations));
+    if (call.also == nullptr) return;
+    call.also->id = call.id;
+    call.also->due_ns = call.due_ns;
+    call.also->is_hurried = call.is_hurried;
+    call.also->after = call.after;
+}
+
+/// Its keys, and what a push brings. One that may not push pulls.
+void HistoryWorkers::choose(uint32_t number, Call& call) {
+    if (only_pulls_.contains(number)) {
+        choose_one_key(call);
+    } else {
+        choose_keys(workers_[number], tables_[call.table].schema.layout, 6, call);
+    }
+    CountedTable& counted = counted_[call.table];
+    call.is_push = call.is_push && counted.may_push(call.keys);
+    call.wants_values = call.is_push && random_.below(4) == 0;
+    const size_t count = call.keys.size() * counted.width();
+    make_room(number, call, count);
+    if (call.wants_values) make_room(number, call.out, count);
+    events_.add("worker {}: a {}{} of {} keys from {} of table {}", number,
+                call.is_push ? "push" : "pull", call.wants_values ? ", and pull," : "",
+                call.keys.size(), call.keys[0], call.table);
+}
+
+/// In another table, which may be of another layout.
+void HistoryWorkers::choose_second(uint32_t number, Call& call) {
+    auto also = std::make_unique<Call>();
+    also->table = (call.table + 1 + random_.below(kRoundsTable - 1)) % kRoundsTable;
+    also->is_push = call.is_push;
+    choose(number, *also);
+    call.also = std::move(also);
+    ++counts_.calls_of_two;
+}
+
+/// The call begins to count.
+Operation HistoryWorkers::operation_of(Call& call, const CallOptions& options) {
+    CountedTable& counted = counted_[call.table];
+    const size_t count = call.keys.size() * counted.width();
+    CallOptions its = options;
+    if (!call.is_push || call.wants_values) call.before = counted.begin_pull();
     if (call.is_push) {
         const uint64_t factor = counted.is_by_row() ? 1 + random_.below(3) : 1;
-        if (counted.is_by_row()) options.arguments = some_factor(factor);
-        counted.begin_push(call.keys, values, factor);
+        if (counted.is_by_row()) its.arguments = some_factor(factor);
+        counted.begin_push(call.keys, call.values(count), factor);
         ++counts_.pushes;
     } else {
-        call.before = counted.begin_pull();
+        const ValueType type = tables_[call.table].schema.value_type;
+        call.is_narrow = is_narrow(type) && call.keys.size() % 2 == 0;
+        if (call.is_narrow) its.out_type = type;
+        if (is_narrow(type)) ++counts_.narrow_pulls;
     }
-    call.id = send(client, tables_[call.table], call, count, options);
+    Operation operation = operation_of(tables_[call.table], call, count, its);
+    if (!call.wants_values) return operation;
+    operation.out = std::as_writable_bytes(call.out.values(count));
+    operation.out_row_bytes = tables_[call.table].row_bytes;
+    ++counts_.push_pulls;
+    return operation;
+}
+
+Operation HistoryWorkers::operation_of(const TableInfo& table, Transfer& transfer, size_t count,
+                                       const CallOptions& options) {
+    Operation operation;
+    operation.table = &table;
+    operation.kind = transfer.is_push ? wire::Kind::kPush : wire::Kind::kPull;
+    operation.by_range = transfer.is_range;
+    if (transfer.is_range) operation.range = transfer.range();
+    operation.keys = transfer.keys;
+    operation.options = options;
+    const std::span<uint64_t> values = transfer.values(count);
+    if (transfer.is_push) {
+        operation.values = std::as_bytes(values);
+        operation.row_bytes = table.pushed_row_bytes;
+    } else {
+        operation.out = std::as_writable_bytes(values);
+        operation.out_row_bytes = table.row_bytes;
+    }
+    return operation;
 }
 
 /// What is the table's own is mostly left out.
@@ -262,7 +337,8 @@ ClientCore::CallId HistoryWorkers::send(ClientCore& client, const TableInfo& tab
         return transfer.is_range ? client.push(table, transfer.range(), bytes, options)
                                  : client.push(table, transfer.keys, bytes, options);
     }
-    const auto bytes = std::as_writable_bytes(values);
+    auto bytes = std::as_writable_bytes(values);
+    if (options.out_type) bytes = bytes.first(transfer.keys.size() * table.row_bytes);
     return transfer.is_range ? client.pull(table, transfer.range(), bytes, options)
                              : client.pull(table, transfer.keys, bytes, options);
 }
@@ -275,8 +351,12 @@ bool HistoryWorkers::end(uint32_t number, Call& call) {
     }
     const Status ended = call.is_dropped ? Status() : client.take(call.id);
     INFO("table " << call.table << ", worker " << number << "\n" << events_.text());
-    note_end(number, call, ended);
-    bury(call, call.keys.size() * counted_[call.table].width());
+    for (Call* one = &call; one != nullptr; one = one->also.get()) {
+        note_end(number, *one, ended);
+        const size_t count = one->keys.size() * counted_[one->table].width();
+        bury(*one, count);
+        if (one->wants_values) bury(one->out, count);
+    }
     return true;
 }
 
@@ -307,11 +387,24 @@ void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) 
     if (!is_given_up) check(ended, call.is_push ? "a push" : "a pull");
     if (call.is_push) {
         if (is_given_up) return counted.give_up_push(call.keys, values);
-        counted.end_push(call.keys, values);
+        if (call.wants_values && !call.is_dropped) {
+            counted.end_push_pull(call.keys, values, call.out.values(values.size()), call.before);
+        } else {
+            counted.end_push(call.keys, values);
+        }
         note_acknowledged(call);
     } else if (!is_given_up) {
-        counted.end_pull(call.keys, values, call.before);
+        note_pulled(call);
     }
+}
+
+void HistoryWorkers::note_pulled(Call& call) {
+    CountedTable& counted = counted_[call.table];
+    const auto values = call.values(call.keys.size() * counted.width());
+    if (!call.is_narrow) return counted.end_pull(call.keys, values, call.before);
+    const TableInfo& table = tables_[call.table];
+    const auto kept = std::as_bytes(values).first(call.keys.size() * table.row_bytes);
+    counted.end_pull(call.keys, NarrowCounts::widened(table.schema.value_type, kept), call.before);
 }
 
 void HistoryWorkers::let_throw() {
@@ -372,7 +465,12 @@ void HistoryWorkers::note_copies(const Shard& shard, PositionRange range, bool m
         if (schema.id >= shard.tables().size() || shard.tables()[schema.id] == nullptr) continue;
         for (const auto& [key, bytes] : rows_of(*shard.tables()[schema.id], range)) {
             std::vector<uint64_t> row(schema.width);
-            std::memcpy(row.data(), bytes.data(), row.size() * sizeof(uint64_t));
+            if (is_narrow(schema.value_type)) {
+                const auto kept = std::span(bytes).first(schema.width * size_of(schema.value_type));
+                row = NarrowCounts::widened(schema.value_type, kept);
+            } else {
+                std::memcpy(row.data(), bytes.data(), row.size() * sizeof(uint64_t));
+            }
             INFO("table " << t << " of " << shard.name() << "\n" << events_.text());
             is_rounds ? rounds_.check_row(key, row)
                       : counted_[t].note_copy(key, row, may_take_over);

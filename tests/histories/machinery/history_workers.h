@@ -8,6 +8,7 @@
 /// call.
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -107,12 +108,18 @@ private:
         ClientCore::CallId after = 0;  ///< the call that must have ended before it begins
         bool is_dropped = false;       ///< nobody asks how it ended
         bool throws = false;           ///< the rule throws at it
+        bool wants_values = false;     ///< a push, which gets them in `out`
+        bool is_narrow = false;        ///< a pull of values as they are kept
+        Transfer out;
+        std::unique_ptr<Call> also;  ///< what the same call does in another table
     };
 
     /// A push into an iteration, or a pull of one.
     struct Round : Transfer {
         uint64_t iteration = 0;
         std::vector<uint64_t> bits;  ///< what a push has as its values
+        bool wants_values = false;   ///< a push, which gets those after the iteration in `out`
+        Transfer out;
     };
 
     /// A part that was withdrawn.
@@ -161,6 +168,11 @@ private:
     void choose_keys(Worker& worker, Layout layout, uint64_t count_max, Transfer& transfer);
     void make_room(uint32_t number, Transfer& transfer, size_t count);
     void begin(uint32_t number, Call& call);
+    void choose(uint32_t number, Call& call);
+    void choose_second(uint32_t number, Call& call);
+    [[nodiscard]] Operation operation_of(Call& call, const CallOptions& options);
+    [[nodiscard]] static Operation operation_of(const TableInfo& table, Transfer& transfer,
+                                                size_t count, const CallOptions& options);
     [[nodiscard]] TaskId some_call_before(uint32_t number, Call& call);
     [[nodiscard]] ClientCore::CallId send(ClientCore& client, const TableInfo& table,
                                           Transfer& transfer, size_t count,
@@ -168,6 +180,7 @@ private:
     [[nodiscard]] bool end(uint32_t number, Call& call);
     void check_not_late(uint32_t number, Call& call);
     void note_end(uint32_t number, Call& call, const Status& ended);
+    void note_pulled(Call& call);
     void note_end_by_exception(uint32_t number, Call& call, const Status& ended);
     [[nodiscard]] std::span<const NamedNumber> some_factor(uint64_t factor);
     void note_acknowledged(const Call& call);
@@ -180,7 +193,7 @@ private:
     void begin_part(uint32_t number);
     void begin_pull_of_round(uint32_t number);
     [[nodiscard]] bool end(uint32_t number, Round& round);
-    void end_pull(uint32_t number, Round& round, std::optional<uint64_t> shown);
+    void end_pull(uint32_t number, Round& round, Transfer& out, std::optional<uint64_t> shown);
     void note_failed(uint32_t number, Round& round);
     [[nodiscard]] bool has_rounds_left(size_t number) const;
     void check(const Status& ended, const char* what) const;

@@ -3,8 +3,10 @@
 /// Tasks that wait for others, against an installed Weir: two workers run the same iterations under
 /// the three consistency models, then one chains calls and lets a handler start more of them.
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,13 +23,12 @@ weir::Status wrong(const char* what) {
 
 /// Every worker adds 1 in every iteration.
 weir::Status count(weir::Client& client, weir::Consistency model, const char* name) {
-    WEIR_ASSIGN(auto table, client.create_table<int64_t>(name, {.max_delay = 4}));
-    const std::vector<uint64_t> keys = {3, 14, 1'000'000'007};
-    const std::vector<int64_t> ones(keys.size(), 1);
-    std::vector<int64_t> seen(keys.size());
     weir::Iterations iterations(client, model);
+    WEIR_ASSIGN(auto table, iterations.create_table<int64_t>(name, {}));
+    const std::vector<uint64_t> keys = {3, 14, 1'000'000'007};
+    std::vector<int64_t> seen(keys.size());
     weir::Staleness staleness;
-    weir::Tasks pushes;  // after the values that they send
+    weir::Tasks pushes;
     for (uint64_t t = 1; t <= kIterations; ++t) {
         WEIR_TRY(iterations.begin(t));
         weir::Task pull = iterations.pull(table, keys, seen);
@@ -40,6 +41,8 @@ weir::Status count(weir::Client& client, weir::Consistency model, const char* na
                 return wrong("an untrue staleness");
             staleness.count(t, *shown);
         }
+        WEIR_ASSIGN(const std::span<int64_t> ones, iterations.values(table, keys.size()));
+        std::fill(ones.begin(), ones.end(), 1);
         pushes.add(iterations.push(table, keys, ones));
     }
     WEIR_TRY(pushes.wait());

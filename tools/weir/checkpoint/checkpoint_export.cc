@@ -15,6 +15,7 @@
 #include "lib/base/byte_codec.h"
 #include "lib/checkpoint/range_reader.h"
 #include "lib/data/output_file.h"
+#include "lib/key/narrow_values.h"
 
 namespace weir::tools {
 namespace {
@@ -23,21 +24,21 @@ using checkpoint::ChunkRows;
 using checkpoint::Manifest;
 using data::OutputFile;
 
-size_t value_bytes_of(const TableSchema& table) {
-    return RowLayout{.value_type = table.value_type, .width = table.width}.value_bytes();
-}
-
 /// An array of a dense table: its values or its state.
 struct Array {
     const TableSchema* table = nullptr;
     std::string name;
     RowLayout rows;
     bool is_state = false;  ///< else these are the values
+    ValueType type =
+        ValueType::kFloat32;  ///< of its numbers; other than the table's: they are widened
+
+    [[nodiscard]] bool is_widened() const { return !is_state && type != table->value_type; }
 
     /// How often the state repeats a row of values; 0: it is another thing, and exported as bytes.
     [[nodiscard]] uint64_t state_rows() const {
-        const bool fits = rows.state_bytes % rows.value_bytes() == 0;
-        return fits ? rows.state_bytes / rows.value_bytes() : 0;
+        const size_t row_bytes = table->width * size_of(type);
+        return rows.state_bytes % row_bytes == 0 ? rows.state_bytes / row_bytes : 0;
     }
 
     [[nodiscard]] bool is_bytes() const { return is_state && state_rows() == 0; }
@@ -54,7 +55,7 @@ struct Array {
     }
 
     [[nodiscard]] uint64_t bytes() const {
-        uint64_t bytes = is_bytes() ? 1 : size_of(table->value_type);
+        uint64_t bytes = is_bytes() ? 1 : size_of(type);
         for (const uint64_t extent : shape())
             bytes *= extent;
         return bytes;
@@ -80,6 +81,14 @@ std::span<const char> as_chars(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// Narrow values as floats.
+std::span<const std::byte> widened(ValueType type, std::span<const std::byte> values,
+                                   std::vector<float>& to) {
+    to.resize(values.size() / size_of(type));
+    widen(type, values, to.data());
+    return std::as_bytes(std::span(to));
+}
+
 // Text.
 
 template <class T>
@@ -101,16 +110,20 @@ void append_row(fmt::memory_buffer& to, uint64_t key, const std::byte* row, uint
 
 Status write_text(checkpoint::Disk& disk, const Manifest& manifest, const TableSchema& table,
                   const std::string& folder, OutputFile& out) {
-    const size_t row_bytes = value_bytes_of(table);
+    const ValueType type = computed_type(table.value_type);
+    const size_t row_bytes = table.width * size_of(type);
+    std::vector<float> floats;
     fmt::memory_buffer text;
     return for_rows(disk, folder, manifest, table, [&](const ChunkRows& rows) -> Status {
         text.clear();
-        with_value_type(table.value_type, [&]<class T>() {
+        const std::span<const std::byte> values =
+            type == table.value_type ? rows.values : widened(table.value_type, rows.values, floats);
+        with_value_type(type, [&]<class T>() {
             for (uint64_t i = 0; i < rows.row_count(); ++i) {
                 uint64_t key = rows.range.begin + i;
                 if (!rows.keys.empty())
                     std::memcpy(&key, rows.keys.data() + i * sizeof(key), sizeof(key));
-                append_row<T>(text, key, rows.values.data() + i * row_bytes, table.width);
+                append_row<T>(text, key, values.data() + i * row_bytes, table.width);
             }
         });
         return out.write({text.data(), text.size()});
@@ -121,8 +134,10 @@ Status write_text(checkpoint::Disk& disk, const Manifest& manifest, const TableS
 Status write_content(checkpoint::Disk& disk, const Manifest& manifest, const std::string& folder,
                      const Array& array, OutputFile& out, uLong& crc) {
     uint64_t written = 0;
+    std::vector<float> floats;
     const auto write = [&](const ChunkRows& rows) -> Status {
-        const std::span<const std::byte> bytes = array.is_state ? rows.state : rows.values;
+        std::span<const std::byte> bytes = array.is_state ? rows.state : rows.values;
+        if (array.is_widened()) bytes = widened(array.table->value_type, bytes, floats);
         crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
         written += bytes.size();
         return out.write(as_chars(bytes));
@@ -138,7 +153,7 @@ Status write_content(checkpoint::Disk& disk, const Manifest& manifest, const std
 
 /// "<f4"
 std::string numpy_type(const Array& array) {
-    const ValueType type = array.table->value_type;
+    const ValueType type = array.type;
     if (array.is_bytes()) return "|u1";
     const char kind = is_floating(type)                                        ? 'f'
                       : type == ValueType::kInt32 || type == ValueType::kInt64 ? 'i'
@@ -256,8 +271,9 @@ Status write_npz(checkpoint::Disk& disk, const Manifest& manifest, const std::st
 
 std::string_view safetensors_type(const Array& array) {
     if (array.is_bytes()) return "U8";
-    constexpr std::string_view kNames[kValueTypeCount] = {"F32", "F64", "I32", "I64", "U32", "U64"};
-    return kNames[static_cast<size_t>(array.table->value_type)];
+    constexpr std::string_view kNames[kValueTypeCount] = {"F32", "F64", "I32",  "I64",
+                                                          "U32", "U64", "BF16", "F16"};
+    return kNames[static_cast<size_t>(array.type)];
 }
 
 Status write_safetensors(checkpoint::Disk& disk, const Manifest& manifest,
@@ -296,13 +312,17 @@ Result<std::vector<Array>> arrays_of(checkpoint::Disk& disk, const Manifest& man
                          fmt::format("table '{}' is sparse, and has no array; use --format text",
                                      table->name));
         }
-        arrays.push_back({table, table->name, {}, false});
+        // NumPy has no bfloat16.
+        const bool is_known =
+            flags.format != ExportFormat::kNpz || table->value_type != ValueType::kBFloat16;
+        const ValueType of_state = computed_type(table->value_type);
+        arrays.push_back({table, table->name, {}, false, is_known ? table->value_type : of_state});
         if (!flags.with_state) continue;
         const checkpoint::ChunkEntry& first = manifest.chunks_of(table->id).front();
         WEIR_ASSIGN(const checkpoint::Chunk chunk,
                     checkpoint::read_chunk(disk, flags.folder, first, *table, bytes));
         if (chunk.place.rows.state_bytes > 0)
-            arrays.push_back({table, table->name + ".state", chunk.place.rows, true});
+            arrays.push_back({table, table->name + ".state", chunk.place.rows, true, of_state});
     }
     if (!arrays.empty()) return arrays;
     return Error(Errc::kInvalidArgument,

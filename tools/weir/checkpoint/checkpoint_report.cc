@@ -94,10 +94,11 @@ std::string show_text(const Manifest& manifest) {
     for (const TableSchema& table : manifest.tables) {
         const std::span<const ChunkEntry> chunks = manifest.chunks_of(table.id);
         const Sum sum = sum_of(chunks);
-        text += fmt::format("table '{}': {}, {} x {}, rule {}; {} in {}, {}\n", table.name,
-                            layout_of(table), table.width, to_string(table.value_type), table.rule,
-                            counted(sum.rows, "row"), counted(chunks.size(), "chunk"),
-                            bytes_text(sum.bytes));
+        text += fmt::format(
+            "table '{}': {}, {} x {}, rule {}{}; {} in {}, {}\n", table.name, layout_of(table),
+            table.width, to_string(table.value_type), table.rule,
+            table.combine ? fmt::format(" of the {}", to_string(*table.combine)) : "",
+            counted(sum.rows, "row"), counted(chunks.size(), "chunk"), bytes_text(sum.bytes));
     }
     return text;
 }
@@ -121,6 +122,7 @@ std::string show_json(const Manifest& manifest) {
                                  {"rule", table.rule},
                                  {"key_count", table.key_count},
                                  {"chunks", std::move(chunks)}});
+        if (table.combine) all["tables"].back()["combine"] = to_string(*table.combine);
     }
     return json_text(all);
 }

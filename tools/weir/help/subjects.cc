@@ -106,6 +106,23 @@ constexpr std::string_view kCheckpoints =
     "any.\n"
     "`weir checkpoint list DIR` and its like look at them.\n";
 
+constexpr std::string_view kPlugins =
+    "A plugin is a shared object with update rules, written in C (weir_plugin.h). Servers run its "
+    "code: "
+    "give\n"
+    "them only files that you trust. All servers must have the same ones, byte for byte; workers "
+    "need "
+    "none.\n"
+    "\n"
+    "  weir run --plugin FILE -n 4 -- trainer   all ranks; the same as WEIR_PLUGINS=FILE\n"
+    "  weir server --join JOB --plugin FILE     one more server\n"
+    "  weir info --plugin FILE                  what is in it, or why it cannot be loaded\n"
+    "\n"
+    "--plugin may be given several times; WEIR_PLUGINS has colons between the files. Nothing of a "
+    "plugin "
+    "travels:\n"
+    "each host has its own copy of the file, in any folder.\n";
+
 constexpr std::string_view kSignals =
     "  SIGTERM to all ranks     the training ends after this pass, the results are written; 143\n"
     "  SIGINT to all ranks      the same; 130. Twice: at once\n"
@@ -126,6 +143,7 @@ const std::vector<Subject>& subjects() {
         {"signals", "what SIGTERM, SIGINT and SIGUSR1 do", kSignals},
         {"memory", "pools, limits, huge pages", kMemory},
         {"transports", "shared memory, RDMA, TCP, and addresses", kTransports},
+        {"plugins", "update rules in files that servers load", kPlugins},
         {"variables", "every WEIR_ variable", ""},
     };
     return kSubjects;

@@ -5,14 +5,16 @@
 /// missing parts.
 
 #include <string>
+#include <vector>
 
 #include "lib/base/config.h"
 
 namespace weir::tools {
 
 struct InfoFlags {
-    std::string json;        ///< as --json says
-    bool variables = false;  ///< only the WEIR_* variables
+    std::string json;                       ///< as --json says
+    bool variables = false;                 ///< only the WEIR_* variables
+    std::vector<std::string> plugins = {};  ///< only these files
 };
 
 /// Runs the command and returns the exit code.

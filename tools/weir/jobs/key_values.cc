@@ -13,6 +13,7 @@
 
 #include "lib/base/counted.h"
 #include "lib/base/json_text.h"
+#include "lib/key/narrow_values.h"
 
 namespace weir::tools {
 namespace {
@@ -26,9 +27,17 @@ std::optional<uint64_t> number_in(std::string_view text) {
     return value;
 }
 
-/// Calls use(value) for each value of the row.
+/// Calls use(value) for each value of the row; narrow ones as floats.
 template <class Use>
 void for_values(const GetReply& found, size_t row, Use&& use) {
+    if (is_narrow(found.type)) {
+        std::vector<float> values(found.width);
+        widen(found.type,
+              std::span(found.values).subspan(row * found.row_bytes(), found.row_bytes()),
+              values.data());
+        std::ranges::for_each(values, use);
+        return;
+    }
     with_value_type(found.type, [&]<class T>() {
         for (uint32_t i = 0; i < found.width; ++i) {
             T value;

@@ -12,6 +12,7 @@
 #include "lib/base/counted.h"
 #include "lib/base/json_text.h"
 #include "lib/job/operator_connection.h"
+#include "lib/store/plugins/plugin.h"
 #include "tools/weir/checkpoint_signal.h"
 #include "tools/weir/command.h"
 #include "tools/weir/jobs/key_values.h"
@@ -179,6 +180,8 @@ int run_server(const ServerFlags& flags, Config& config) {
     refuse_checkpoint_signals(kNoManagerHere);
     JoinOptions join = flags.join;
     join.add_rules = apps::add_exchange_rules;  // those of `weir lr`
+    if (!flags.plugins.empty())
+        config.set_flag("WEIR_PLUGINS", "--plugin", join_plugin_paths(flags.plugins));
     Result<std::unique_ptr<Job>> job = Job::join(join, config);
     if (!job) return failure(job.error());
     const auto must_end = [grace_s = flags.grace_s] { return is_grace_over(grace_s); };

@@ -17,6 +17,7 @@ namespace weir::tools {
 
 struct ServerFlags {
     JoinOptions join = one_shard();
+    std::vector<std::string> plugins;  ///< files
     uint32_t grace_s = kGraceSeconds;
     std::string json = {};  ///< as --json says
 

@@ -39,6 +39,9 @@ void add_server(CLI::App& app, Command& chosen) {
         ->check(count(1, 1000))
         ->capture_default_str();
     add_json(*command, flags->json);
+    add_plugins(*command, flags->plugins,
+                "file with update rules to load, as the servers of the job have (`weir help "
+                "plugins`); may be given several times");
     add_grace(
         *command, flags->grace_s,
         "seconds after SIGTERM in which it must have handed over all, or it ends without; 0: as "

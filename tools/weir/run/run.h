@@ -17,6 +17,7 @@ struct RunFlags {
 
     uint32_t ranks = 0;
     std::vector<std::string> command;  ///< a program and its arguments
+    std::vector<std::string> plugins;  ///< files
     std::string rendezvous;            ///< empty: any free port of 127.0.0.1
     /// What the ranks get: WEIR_SERVERS and its like.
     std::map<std::string, std::string> variables;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "lib/store/plugins/plugin.h"
 #include "tools/weir/numbers.h"
 #include "tools/weir/run/run.h"
 #include "tools/weir/shared_flags.h"
@@ -65,6 +66,9 @@ CLI::App* add_run(CLI::App& app, const std::vector<std::string>& behind, Command
             ->option_text("N")
             ->check(count(is.least, is.most));
     }
+    add_plugins(*command, flags->plugins,
+                "file with update rules that the ranks load; may be given several times; sets "
+                "WEIR_PLUGINS");
     command->add_option("--rendezvous", flags->rendezvous, "where the ranks meet")
         ->option_text("HOST:PORT");
     add_grace(*command, flags->grace_s,
@@ -78,6 +82,8 @@ CLI::App* add_run(CLI::App& app, const std::vector<std::string>& behind, Command
     command->footer(kRunFooter);
     command->callback([flags, behind, &chosen] {
         flags->command.insert(flags->command.end(), behind.begin(), behind.end());
+        if (!flags->plugins.empty())
+            flags->variables["WEIR_PLUGINS"] = join_plugin_paths(flags->plugins);
         if (flags->command.empty())
             throw CLI::ValidationError("no program to start",
                                        "name one: `weir run -n 2 -- PROGRAM`");

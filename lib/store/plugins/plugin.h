@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// Plugins: shared objects with update rules (weir_plugin.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+#include "lib/store/plugins/plugin_list.h"
+#include "lib/store/rules/rule_registry.h"
+
+namespace weir {
+
+/// One that is loaded. It stays so as long as a registry has one of its rules.
+struct Plugin {
+    std::string path;
+    PluginId is;
+    std::vector<std::string> rules;  ///< their names, in the order in which it registers them
+};
+
+/// Runs code of the file: `path` must come from whoever may start this program, never from a peer.
+///
+/// Errors: naming the file, what is wrong and what to do. Errc::kNotFound if it cannot be read; kInvalidArgument
+///         if it is no plugin, or refuses, or one of its rules cannot be registered: `rules` may have some of
+///         them then, and is to be thrown away
+[[nodiscard]] Result<Plugin> load_plugin(const std::string& path, RuleRegistry& rules);
+
+/// All of them, in order. Errors: as well kInvalidArgument for too many, or two files of one name
+[[nodiscard]] Result<std::vector<Plugin>> load_plugins(std::span<const std::string> paths,
+                                                       RuleRegistry& rules);
+
+/// Between the paths in WEIR_PLUGINS.
+inline constexpr char kPluginSeparator = ':';
+[[nodiscard]] std::vector<std::string> split_plugin_paths(std::string_view text);
+[[nodiscard]] std::string join_plugin_paths(std::span<const std::string> paths);
+
+}  // namespace weir

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the plugins beside this file with the installed header alone, and runs jobs with them: by `weir run`, with workers that have none,
+and with servers that join.
+
+Usage: run.py PREFIX WORK FLAG...    PREFIX: where Weir is installed; WORK: an existing folder; FLAG: of the compiler of programs
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+from reserved_port import ReservedPort  # noqa: E402
+
+LIMIT_S = 120
+WARNINGS = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+SAID = "rows are what they must be\n"
+
+
+def expect(is_so, what):
+    if not is_so:
+        raise SystemExit(what)
+
+
+def ranks_of(trainer, at, size, shape, arguments=()):
+    """shape: of each rank, its WEIR_PLUGINS"""
+    place = {**os.environ, "WEIR_RENDEZVOUS": at, "WEIR_SIZE": str(size), "WEIR_SERVERS": "2" if size > 2 else "1"}
+    return [
+        subprocess.Popen([trainer, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**place, "WEIR_RANK": str(rank), "WEIR_PLUGINS": plugins})
+        for rank, plugins in enumerate(shape)
+    ]
+
+
+def ended(ranks):
+    said = [rank.communicate(timeout=LIMIT_S) for rank in ranks]
+    return [rank.returncode for rank in ranks], "".join(out for out, _ in said), [err for _, err in said]
+
+
+def check_info(weir, plugins):
+    shown = subprocess.run([weir, "info", "--plugin", plugins[0], "--plugin", plugins[1]], capture_output=True, text=True, check=True).stdout
+    for words in ("group_lasso, version 1", "lambda (>= 0)", "workers' pushes are combined by mean", "rate (else the table's)", "float32: 4 bytes for a row of 1"):
+        expect(words in shown, f"weir info does not say '{words}':\n{shown}")
+    told = json.loads(subprocess.run([weir, "info", "--plugin", plugins[1], "--json"], capture_output=True, text=True, check=True).stdout)
+    rule = told["plugins"][0]["rules"][0]
+    expect(rule["name"] == "clipped_sgd" and rule["types"] == ["float32", "float64"] and rule["wants_keys"], told)
+    done = subprocess.run([weir, "info", "--plugin", HERE / "group_lasso.c"], capture_output=True, text=True, check=False)
+    expect(done.returncode == 1 and "group_lasso.c: it is no shared object (ELF)" in done.stderr, done)
+
+
+def check_ranks(trainer, both, first):
+    with ReservedPort() as port:
+        codes, out, errors = ended(ranks_of(trainer, f"127.0.0.1:{port.number}", 4, [both, both, "", ""]))
+    expect(codes == [0] * 4 and out == SAID, f"ranks whose workers have no plugin: {codes} {out} {errors}")
+    with ReservedPort() as port:
+        codes, _, errors = ended(ranks_of(trainer, f"127.0.0.1:{port.number}", 3, [both, first, ""]))
+    for code, error in zip(codes, errors):
+        expect(code == 1 and "lacks the plugin clipped_sgd.so, which rank 0 (" in error and "rank 1 (" in error, f"ranks with other plugins: {codes} {errors}")
+
+
+def check_joiners(weir, trainer, plugins, both):
+    with ReservedPort() as port:
+        at = f"127.0.0.1:{port.number}"
+        ranks = ranks_of(trainer, at, 2, [both, ""], ["1"])
+        join = [weir, "server", "--join", at]
+        while subprocess.run([weir, "status", at], capture_output=True, check=False).returncode:
+            expect(all(rank.poll() is None for rank in ranks), "a rank has ended")
+        without = subprocess.run(join, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        expect(without.returncode == 1 and ") lacks the plugin group_lasso.so, which each server of the job has loaded" in without.stderr, without)
+        joined = subprocess.Popen([*join, "--plugin", plugins[0], "--plugin", plugins[1]], stderr=subprocess.PIPE, text=True)
+        codes, out, errors = ended([*ranks, joined])
+    expect(codes == [0, 0, 0] and out.replace("None", "") == SAID, f"a server that joined: {codes} {out} {errors}")
+
+
+def main():
+    prefix, work = (Path(path).resolve() for path in sys.argv[1:3])
+    include = next(flag for flag in sys.argv[3:] if flag.startswith("-I"))
+    header = work / "plugin_header" / "weir"  # and no other
+    header.mkdir(parents=True)
+    (header / "weir_plugin.h").write_bytes((Path(include[2:]) / "weir" / "weir_plugin.h").read_bytes())
+    compiler = os.environ.get("CXX", "g++").split()
+    plugins = [str(work / "group_lasso.so"), str(work / "clipped_sgd.so")]
+    shared = [*WARNINGS, "-shared", "-fPIC", "-I", str(header.parent)]
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c99", *shared, HERE / "group_lasso.c", "-o", plugins[0], "-lm"], check=True)
+    subprocess.run([*compiler, "-std=c++17", *shared, HERE / "clipped_sgd.cc", "-o", plugins[1]], check=True)
+    print("ok plugins in C and C++ need one header")
+    trainer = str(work / "plugin_trainer")
+    subprocess.run([*compiler, *WARNINGS, HERE / "trainer.cc", "-o", trainer, *sys.argv[3:]], check=True)
+    weir = str(prefix / "bin" / "weir")
+    check_info(weir, plugins)
+    run = [weir, "run", "-n", "4", "--servers", "2", "--replicas", "1", "--plugin", plugins[0], "--plugin", plugins[1], "--", trainer]
+    done = subprocess.run(run, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
+    expect(SAID in done, done)
+    both = ":".join(plugins)
+    check_ranks(trainer, both, plugins[0])
+    check_joiners(weir, trainer, plugins, both)
+    print("ok jobs with plugins")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/info/info_plugins.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/base/json_text.h"
+
+namespace weir::tools {
+namespace {
+
+using PluginJson = nlohmann::ordered_json;
+
+std::string_view word_of(Combine combine) {
+    constexpr std::array<std::string_view, 5> kWords = {"sum", "max", "min", "last", "mean"};
+    return kWords[static_cast<size_t>(combine)];
+}
+
+std::vector<ValueType> types_of(const RuleEntry& rule) {
+    std::vector<ValueType> types;
+    for (size_t i = 0; i < rule.kernels.size(); ++i) {
+        if (rule.kernels[i].run != nullptr) types.push_back(static_cast<ValueType>(i));
+    }
+    return types;
+}
+
+std::string range_of(const RuleParameter& parameter) {
+    return fmt::format("{}{}", parameter.may_be_zero ? ">= 0" : "> 0",
+                       parameter.below_one ? ", < 1" : "");
+}
+
+/// A list in words.
+template <class Each, class Text>
+std::string words_of(const Each& each, Text&& text) {
+    std::string words;
+    for (const auto& one : each)
+        words += (words.empty() ? "" : "; ") + std::string(text(one));
+    return words.empty() ? "none" : words;
+}
+
+std::string text_of_rule(const RuleEntry& rule) {
+    const std::vector<ValueType> types = types_of(rule);
+    std::string text = fmt::format("\n  {}, version {}\n", rule.name, rule.version);
+    const auto line = [&](std::string_view label, std::string_view value) {
+        text += fmt::format("    {:<13}  {}\n", label, value);
+    };
+    line("types", words_of(types, [](ValueType type) { return to_string(type); }));
+    line("parameters", words_of(rule.parameters, [](const RuleParameter& one) {
+             return fmt::format("{} ({})", one.name, range_of(one));
+         }));
+    line("arguments", words_of(rule.arguments, [&](const RuleArgument& one) {
+             const bool is_of_table =
+                 std::ranges::any_of(rule.parameters, [&](const RuleParameter& parameter) {
+                     return std::string_view(parameter.name) == one.name;
+                 });
+             return is_of_table ? fmt::format("{} (else the table's)", one.name)
+                                : fmt::format("{} (else {})", one.name, one.otherwise);
+         }));
+    line("pushed values", fmt::format("{} for each value of the table", rule.pushed_values));
+    line("state", words_of(types, [&](ValueType type) {
+             const RuleKernels& kernels = rule.kernels_for(type);
+             return fmt::format("{}: {} bytes for a row of 1, {} for one of 8", to_string(type),
+                                kernels.state_bytes(1), kernels.state_bytes(8));
+         }));
+    line("iterations", fmt::format("workers' pushes are combined by {}", word_of(rule.combine)));
+    if (rule.wants_keys) line("keys", "wanted");
+    if (rule.begins_at_zero) line("begins", "at 0 only");
+    return text;
+}
+
+PluginJson json_of_rule(const RuleEntry& rule) {
+    PluginJson types = PluginJson::array();
+    PluginJson state = PluginJson::object();
+    for (const ValueType type : types_of(rule)) {
+        const RuleKernels& kernels = rule.kernels_for(type);
+        types.push_back(to_string(type));
+        state[std::string(to_string(type))] = {{"width_1", kernels.state_bytes(1)},
+                                               {"width_8", kernels.state_bytes(8)}};
+    }
+    PluginJson parameters = PluginJson::array();
+    for (const RuleParameter& one : rule.parameters)
+        parameters.push_back(
+            {{"name", one.name}, {"may_be_zero", one.may_be_zero}, {"below_one", one.below_one}});
+    PluginJson arguments = PluginJson::array();
+    for (const RuleArgument& one : rule.arguments)
+        arguments.push_back({{"name", one.name},
+                             {"otherwise", one.otherwise},
+                             {"may_be_negative", one.may_be_negative}});
+    return {{"name", rule.name},
+            {"version", rule.version},
+            {"types", std::move(types)},
+            {"parameters", std::move(parameters)},
+            {"arguments", std::move(arguments)},
+            {"pushed_values", rule.pushed_values},
+            {"state_bytes", std::move(state)},
+            {"combine", word_of(rule.combine)},
+            {"wants_keys", rule.wants_keys},
+            {"begins_at_zero", rule.begins_at_zero}};
+}
+
+}  // namespace
+
+std::string plugins_text(std::span<const Plugin> plugins, const RuleRegistry& rules) {
+    std::string text;
+    for (const Plugin& plugin : plugins) {
+        text += fmt::format("{}{}\n  content hash {:016x}\n", text.empty() ? "" : "\n", plugin.path,
+                            plugin.is.content);
+        for (const std::string& name : plugin.rules)
+            text += text_of_rule(**rules.find(name));
+    }
+    return text;
+}
+
+std::string plugins_json(std::span<const Plugin> plugins, const RuleRegistry& rules) {
+    PluginJson list = PluginJson::array();
+    for (const Plugin& plugin : plugins) {
+        PluginJson its = PluginJson::array();
+        for (const std::string& name : plugin.rules)
+            its.push_back(json_of_rule(**rules.find(name)));
+        list.push_back({{"file", plugin.path},
+                        {"content_hash", fmt::format("{:016x}", plugin.is.content)},
+                        {"rules", std::move(its)}});
+    }
+    return json_text(PluginJson{{"plugins", std::move(list)}});
+}
+
+}  // namespace weir::tools
