@@ -15,10 +15,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
 #include "lib/store/rules/rules.h"
 #include "lib/store/table_schema.h"
@@ -33,6 +35,12 @@ class Collectives;
 
 /// What Client::allreduce() makes of the workers' values.
 enum class Reduce : uint8_t { kSum, kMax, kMin, kMean };
+
+/// Values that a call reads and replaces, such as a vector with a name, a Buffer, or a span.
+template <class R>
+concept ReplacedValues =
+    std::ranges::contiguous_range<R> && Lasting<R> && Value<std::ranges::range_value_t<R>> &&
+    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
 namespace access {
 struct Options;
@@ -390,12 +398,13 @@ public:
     /// that has not ended, one that has left is not waited for, and what the death of a worker means
     /// OnWorkerLoss says. Checkpoints do not have it.
     ///
-    /// Errors: kDifferentArguments, at all workers, names two that called different operations, or gave
-    ///         another number or type of values: nobody's values have changed; kCancelled names one that
+    /// Errors: kDifferentArguments, at all workers, names two that called different operations, gave
+    ///         another number or type of values, or one of them a NaN or an infinity: nobody's values have
+    ///         changed; kNotFinite, at a worker that gave such a value; kCancelled names one that
     ///         gave up at its deadline; kPeerLost one that died; kReassigned (take_work()); kDeadline;
     ///         kInvalidArgument for more values, in a handler, or for a worker that takes part in no
     ///         iterations (JoinOptions::has_iterations); kTypeMismatch for a mean of integers
-    template <std::ranges::contiguous_range Values>
+    template <ReplacedValues Values>
     [[nodiscard]] Status allreduce(Values&& values, Reduce how = Reduce::kSum,
                                    std::chrono::nanoseconds at_most = {}) {
         const std::span span(values);
@@ -403,9 +412,9 @@ public:
                                std::as_writable_bytes(span), how, at_most);
     }
 
-    /// Sets values[i] to worker `from`'s values[i] (worker()). As allreduce() in all else.
+    /// Sets values[i] to worker `from`'s values[i] (worker()), also to a NaN. As allreduce() in all else.
     /// Errors: as allreduce(); kPeerLost if that worker has left, died, or was never there
-    template <std::ranges::contiguous_range Values>
+    template <ReplacedValues Values>
     [[nodiscard]] Status broadcast(Values&& values, uint32_t from,
                                    std::chrono::nanoseconds at_most = {}) {
         const std::span span(values);

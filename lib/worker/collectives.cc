@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/store/finite.h"
 #include "lib/store/rules/named_number.h"
 #include "lib/worker/client.h"
 #include "lib/worker/client_state.h"
@@ -47,6 +48,16 @@ Status check_call(const Collectives::Call& call) {
     return {};
 }
 
+Status check_finite(const Collectives::Call& call) {
+    if (all_finite(call.type, call.values.data(), call.count())) return {};
+    size_t i = 0;
+    while (all_finite(call.type, call.values.data() + i * size_of(call.type), 1))
+        ++i;
+    return Error(
+        Errc::kNotFinite,
+        fmt::format("value {} of this worker is a NaN or an infinity; reduce finite values", i));
+}
+
 /// Calls use(value, slot, mark) for each value of the call, its place in `rows`, and the mark of that row.
 template <class Use>
 void for_values(const Collectives::Call& call, std::byte* rows, Use&& use) {
@@ -70,7 +81,10 @@ Status Collectives::run(const std::shared_ptr<ClientState>& state, const Call& c
     const access::Turn turn(*state);
     if (!turn) return turn.error();
     Status done = run_in_turn(state, call);
-    if (done) return done;
+    const Errc code = done.code();
+    // These are no fault of the call, and name what is lost themselves.
+    if (done || code == Errc::kPeerLost || code == Errc::kReassigned || was_stopped(code))
+        return done;
     return Error(done.code(), fmt::format("{}: {}", text_of(call), done.error().text()),
                  done.error().os_error());
 }
@@ -89,7 +103,9 @@ Status Collectives::run_in_turn(const std::shared_ptr<ClientState>& state, const
             "others do not wait for it here");
     }
     const bool is_broadcast = call.operation == Operation::kBroadcast;
-    const bool gives = !is_broadcast || call.from == core.worker();
+    // A worker whose values cannot be reduced brings none, so that all are at the same call afterwards.
+    const Status finite = is_broadcast ? Status() : check_finite(call);
+    const bool gives = finite && (!is_broadcast || call.from == core.worker());
     const bool takes = rows > 0 && (!is_broadcast || !gives);
     if (gives) {
         std::memset(pushed_.get(), 0, rows * kRowBytes);
@@ -99,11 +115,12 @@ Status Collectives::run_in_turn(const std::shared_ptr<ClientState>& state, const
             if (is_broadcast) std::memcpy(&mark, &*iteration, sizeof(mark));
         });
     }
-    const std::array<NamedNumber, 4> arguments = {
+    const std::array<NamedNumber, 5> arguments = {
         {{"operation", static_cast<double>(call.operation)},
          {"type", static_cast<double>(call.type)},
          {"count", static_cast<double>(call.count())},
-         {"from", static_cast<double>(call.from)}}};
+         {"from", static_cast<double>(call.from)},
+         {"not_finite", finite ? 0.0 : 1.0}}};
     CallOptions options{iteration, access::deadline_ns_of(call.at_most), {}, arguments};
     const KeyRange given{0, gives ? rows : 0};
     const ClientCore::CallId push =
@@ -115,6 +132,7 @@ Status Collectives::run_in_turn(const std::shared_ptr<ClientState>& state, const
         pull = core.pull(*table_, KeyRange{0, rows}, {pulled_.get(), rows * kRowBytes}, options);
     const Status pushed = state->finish(push);
     const Status pulled = pull ? state->finish(*pull) : Status();
+    if (!finite && (pushed || pushed.code() == Errc::kDifferentArguments)) return finite;
     WEIR_TRY(pushed);
     WEIR_TRY(pulled);
     return takes ? take(call, rows, *iteration) : Status();
@@ -157,9 +175,9 @@ Status Collectives::take(const Call& call, uint64_t rows, uint64_t iteration) co
         std::memcpy(&mark, from + row * kRowBytes, sizeof(mark));
         if (mark != iteration) {
             return Error(Errc::kPeerLost,
-                         fmt::format("worker {} has not brought the values: it has left the job, "
-                                     "died, or was never there",
-                                     call.from));
+                         fmt::format("{}: worker {} has not brought the values: it has left the "
+                                     "job, died, or was never there",
+                                     text_of(call), call.from));
         }
     }
     const bool is_mean = call.operation == Operation::kMean;

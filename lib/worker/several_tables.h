@@ -16,7 +16,7 @@ class Client;
 template <Value T>
 class Table;
 
-/// What Client::push() pushes to one table. Table::pushing() makes it.
+/// What Client::push() pushes to one table. Table::pushing() makes it. Borrows the table, keys and values.
 class [[nodiscard]] Pushing {
 private:
     friend class Client;
@@ -31,7 +31,7 @@ private:
     std::vector<NamedNumber> arguments_;
 };
 
-/// What Client::pull() pulls from one table. Table::pulling() makes it.
+/// What Client::pull() pulls from one table. Table::pulling() makes it. Borrows as Pushing does.
 class [[nodiscard]] Pulling {
 private:
     friend class Client;

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -207,6 +208,42 @@ TEST_SUITE("collectives") {
         CHECK(job->serve());
     }
 
+    TEST_CASE(
+        "a NaN or an infinity fails a reduction for all and is named, and a broadcast takes it") {
+        auto job = start_job(1, 2, 2);
+        const Status outcome = job->run_workers([](Client& client) -> Status {
+            const bool is_first = client.worker() == 0;
+            for (const Reduce how : {Reduce::kSum, Reduce::kMax, Reduce::kMin, Reduce::kMean}) {
+                std::vector<float> values(40, 1);
+                if (is_first) values[17] = std::numeric_limits<float>::quiet_NaN();
+                const Status refused = client.allreduce(values, how);
+                INFO(said(refused));
+                if (is_first) {
+                    CHECK(refused.code() == Errc::kNotFinite);
+                    CHECK(has(refused, "of 40 float32 values): value 17 of this worker is a NaN"));
+                } else {
+                    CHECK(refused.code() == Errc::kDifferentArguments);
+                    CHECK(names_workers_0_and_1(refused));
+                    CHECK(has(refused, "or one of them a NaN or an infinity"));
+                    CHECK(values == std::vector<float>(40, 1));
+                }
+            }
+            std::vector<double> all = {1, std::numeric_limits<double>::infinity()};
+            const Status both = client.allreduce(all);
+            CHECK(both.code() == Errc::kNotFinite);
+            CHECK(all[0] == 1);
+            std::vector<double> given = {is_first ? std::numeric_limits<double>::quiet_NaN() : 3};
+            WEIR_TRY(client.broadcast(given, 0));
+            CHECK(std::isnan(given[0]));
+            std::vector<double> one = {1};
+            WEIR_TRY(client.allreduce(one));
+            CHECK(one[0] == 2);
+            return {};
+        });
+        CHECK_MESSAGE(outcome, said(outcome));
+        CHECK(job->serve());
+    }
+
     TEST_CASE("a deadline ends the call of all workers, who hear whose it was") {
         auto job = start_job(1, 2, 2);
         std::atomic<bool> is_over = false;
@@ -256,7 +293,8 @@ TEST_SUITE("collectives") {
             const Status lost = client.allreduce(ones);
             if (!goes_on) {
                 CHECK(lost.code() == Errc::kPeerLost);
-                CHECK_MESSAGE(has(lost, "worker 1"), said(lost));
+                CHECK_MESSAGE(has(lost, "worker 1 "), said(lost));
+                CHECK_MESSAGE(!has(lost, "iteration"), said(lost));
                 return (void)client.leave();
             }
             CHECK_MESSAGE(lost, said(lost));

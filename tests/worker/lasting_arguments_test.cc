@@ -20,6 +20,7 @@ namespace {
 
 using Keys = std::vector<uint64_t>;
 using Floats = std::vector<float>;
+using Flags = std::vector<uint8_t>;
 
 template <class K, class V>
 concept MayPush = requires(Table<float>& table, K&& keys, V&& values) {
@@ -41,6 +42,37 @@ concept MayPullInIteration = requires(Iterations& all, Table<float>& table, K&& 
     all.pull(table, std::forward<K>(keys), std::forward<V>(values));
 };
 
+template <class K, class V, class O>
+concept MayPushPull = requires(Table<float>& table, K&& keys, V&& values, O&& out) {
+    table.push_pull(std::forward<K>(keys), std::forward<V>(values), std::forward<O>(out));
+};
+
+template <class K, class F>
+concept MayAsk = requires(Table<float>& table, K&& keys, F&& flags) {
+    table.contains(std::forward<K>(keys), std::forward<F>(flags));
+};
+
+/// In a call of several tables.
+template <class K, class V>
+concept MayBePushed = requires(Client& client, Table<float>& table, K&& keys, V&& values) {
+    client.push({table.pushing(std::forward<K>(keys), std::forward<V>(values))});
+};
+
+template <class K, class V>
+concept MayBePulled = requires(Client& client, Table<float>& table, K&& keys, V&& values) {
+    client.pull({table.pulling(std::forward<K>(keys), std::forward<V>(values))});
+};
+
+template <class V>
+concept MayReduce = requires(Client& client, V&& values) {
+    client.allreduce(std::forward<V>(values));
+};
+
+template <class V>
+concept MayBroadcast = requires(Client& client, V&& values) {
+    client.broadcast(std::forward<V>(values), 0);
+};
+
 // What has a name, and views of it.
 static_assert(MayPush<Keys&, Floats&> && MayPush<const Keys&, const Floats&>);
 static_assert(MayPush<std::span<const uint64_t>, std::span<const float>>);
@@ -49,6 +81,16 @@ static_assert(MayPush<KeyRange, Floats&> && MayPush<KeyRange, std::span<float>>)
 static_assert(MayPull<Keys&, Floats&> && MayPull<KeyRange, Buffer<float>&>);
 static_assert(MayIterate<Keys&, Floats&> && MayIterate<KeyRange, Floats&>);
 static_assert(MayPullInIteration<Keys&, Floats&> && MayPullInIteration<KeyRange, Floats&>);
+static_assert(MayPush<KeyBatch&, Floats&> && MayPull<KeyBatch&, Buffer<float>&>);
+static_assert(MayPushPull<Keys&, const Floats&, Floats&> &&
+              MayPushPull<KeyBatch&, Floats&, Floats&>);
+static_assert(MayPushPull<KeyRange, Buffer<float>&, std::span<float>>);
+static_assert(MayAsk<Keys&, Flags&> && MayAsk<KeyBatch&, std::span<uint8_t>>);
+static_assert(MayBePushed<Keys&, const Floats&> && MayBePushed<KeyRange, std::span<const float>>);
+static_assert(MayBePushed<KeyBatch&, Floats&> && MayBePulled<KeyBatch&, Buffer<float>&>);
+static_assert(MayBePulled<Keys&, Floats&> && MayBePulled<KeyRange, std::span<float>>);
+static_assert(MayReduce<Floats&> && MayReduce<std::span<int64_t>> && MayReduce<Buffer<double>&>);
+static_assert(MayReduce<double (&)[3]> && MayBroadcast<std::array<uint32_t, 2>&>);
 
 // Temporaries that own what they have.
 static_assert(!MayPush<Keys, Floats&> && !MayPush<const Keys, Floats&> && !MayPush<Keys&, Floats>);
@@ -59,6 +101,18 @@ static_assert(!MayPull<Keys, Floats&> && !MayPull<Keys&, Floats> && !MayPull<Key
 static_assert(!MayIterate<Keys, Floats&> && !MayIterate<Keys&, Floats>);
 static_assert(!MayIterate<KeyRange, Floats> && !MayPullInIteration<Keys, Floats&>);
 static_assert(!MayPullInIteration<Keys&, Floats> && !MayPullInIteration<KeyRange, Floats>);
+static_assert(!MayPush<KeyBatch, Floats&> && !MayPull<KeyBatch&, Floats>);
+static_assert(!MayPush<const KeyBatch&, Floats&>);  // it keeps memory for the rows
+static_assert(!MayPushPull<Keys, Floats&, Floats&> && !MayPushPull<Keys&, Floats, Floats&>);
+static_assert(!MayPushPull<Keys&, Floats&, Floats> && !MayPushPull<KeyRange, Floats&, Floats>);
+static_assert(!MayPushPull<KeyBatch&, Floats, Floats&> && !MayPushPull<KeyBatch, Floats&, Floats&>);
+static_assert(!MayAsk<Keys, Flags&> && !MayAsk<Keys&, Flags> && !MayAsk<KeyBatch, Flags&>);
+static_assert(!MayBePushed<Keys, Floats&> && !MayBePushed<Keys&, Floats>);
+static_assert(!MayBePushed<KeyRange, Floats> && !MayBePushed<KeyBatch, Floats&>);
+static_assert(!MayBePulled<Keys, Floats&> && !MayBePulled<Keys&, Floats>);
+static_assert(!MayBePulled<KeyRange, Floats> && !MayBePulled<KeyBatch&, Buffer<float>>);
+static_assert(!MayReduce<Floats> && !MayReduce<Buffer<double>> && !MayReduce<std::array<float, 2>>);
+static_assert(!MayBroadcast<Floats>);
 
 // Views of temporaries.
 template <class B>
@@ -82,6 +136,22 @@ concept TakesBraces = requires(C& table, Floats& values) {
 
 || requires(C& table, Floats& values) {
     table.pull({3, 5}, values);
+}
+
+|| requires(C& table, Floats& values) {
+    table.push_pull({3, 5}, values, values);
+}
+
+|| requires(C& table, Floats& values) {
+    table.pushing({3, 5}, values);
+}
+
+|| requires(C& table, Floats& values) {
+    table.pulling({3, 5}, values);
+}
+
+|| requires(C& table, Flags& flags) {
+    table.contains({3, 5}, flags);
 };
 
 template <class I>
@@ -98,6 +168,8 @@ static_assert(!TakesBraces<Table<float>> && !IteratesBraces<Iterations>);
 // Not what they are for.
 static_assert(!MayPull<Keys&, const Floats&> && !MayPush<std::vector<int>&, Floats&>);
 static_assert(!MayPush<Keys&, std::vector<double>&>);
+static_assert(!MayAsk<Keys&, Floats&> && !MayAsk<Keys&, const Flags&> && !MayAsk<KeyRange, Flags&>);
+static_assert(!MayReduce<const Floats&> && !MayReduce<std::vector<int16_t>&>);
 
 }  // namespace
 

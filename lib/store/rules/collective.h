@@ -25,10 +25,12 @@ struct Collective : Assign {
     template <class T>
     static constexpr bool kSupports = std::is_same_v<T, uint64_t>;
 
-    /// `type`: ValueType of the callers' values, `count` of these; `from`: of a broadcast, the worker.
+    /// `type`: ValueType of the callers' values, `count` of these; `from`: of a broadcast, the worker;
+    /// `not_finite`: 1 if the worker brings none, because one is a NaN or an infinity.
     static constexpr std::array kArguments = {
         RuleArgument{.name = "operation"}, RuleArgument{.name = "type"},
-        RuleArgument{.name = "count"}, RuleArgument{.name = "from"}};
+        RuleArgument{.name = "count"}, RuleArgument{.name = "from"},
+        RuleArgument{.name = "not_finite"}};
 
     /// Of values of `type`, as they are stored.
     [[nodiscard]] static constexpr ValueType slot_type(ValueType type) noexcept {

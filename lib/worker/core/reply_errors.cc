@@ -74,11 +74,13 @@ Error ReplyErrors::failed_iteration(const ClientRequest& request, const wire::Fr
                     Errc::kUnavailable,
                     fmt::format("this worker gave up before iteration {} was complete", iteration)};
             }
-            return {header.status,
-                    fmt::format("worker {} died or gave up before its part of iteration {} was in "
-                                "(reported by {}){}",
-                                header.first, iteration, shard,
-                                start_again_text(standing_.options().checkpoint_folder))};
+            return {
+                header.status,
+                fmt::format("worker {} died or gave up before {} (reported by {}){}", header.first,
+                            is_collective(request)
+                                ? "it called allreduce or broadcast as often as this one"
+                                : fmt::format("its part of iteration {} was in", iteration),
+                            shard, start_again_text(standing_.options().checkpoint_folder))};
         case Errc::kReassigned: return reassigned();
         case Errc::kNotFound:
             return {header.status,
@@ -94,9 +96,9 @@ Error ReplyErrors::failed_iteration(const ClientRequest& request, const wire::Fr
             const auto other = static_cast<uint32_t>(header.first);
             if (is_collective(request)) {
                 return {header.status,
-                        fmt::format("workers {} and {} called different operations, or gave "
-                                    "another number or type of values; all workers call the same "
-                                    "ones in the same order",
+                        fmt::format("workers {} and {} called different operations, gave another "
+                                    "number or type of values, or one of them a NaN or an "
+                                    "infinity; all workers call the same ones in the same order",
                                     one, other)};
             }
             return {header.status,
