@@ -202,9 +202,10 @@ public:
     }
 
     // The keys of a batch as they came, in any order and with duplicates: each has a row in `values` and
-    // `out`. What is pushed for a key that came several times is combined as the rule combines workers:
-    // mostly summed, of "assign" the last one counts, of "mean" it is the mean. The batch keeps registered
-    // memory for its rows; it must live, and not be assigned anew, until the task has ended.
+    // `out`. What is pushed for a key that came several times is combined as the rule combines workers
+    // (TableOptions::combine counts between workers only): mostly summed, of "assign" the last one counts, of
+    // "mean" it is the mean. The batch keeps registered memory for its rows; it must live, and not be
+    // assigned anew, until the task has ended.
 
     Task push(KeyBatch& batch, ValueSpan<const T> values, const PushOptions& options = {}) {
         access::Item item = item_of(access::Item::Kind::kPush, batch);

@@ -48,6 +48,8 @@ TEST_SUITE("elastic_history") {
                                        counts.waiting_calls, counts.managers_paused})
             CHECK(reached >= testing::fewest_of(count, 0.15));
         CHECK(counts.narrow_pulls >= count / 4);
+        CHECK(counts.push_pulls >= 2 * count);
+        CHECK(counts.calls_of_two >= 2 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

@@ -4,6 +4,7 @@
 /// workers pushed, and pulls show what they say.
 
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -51,6 +52,12 @@ uint64_t part(uint32_t worker, uint64_t iteration, uint64_t key) {
     return uint64_t{1} << ((iteration - 1) * kMembersMax + worker);
 }
 
+/// The same where the mean is taken: a multiple of 6, so that the mean of up to three is exact.
+uint64_t part_of_mean(uint32_t worker, uint64_t iteration, uint64_t key) {
+    const uint64_t bit = part(worker, iteration, key);
+    return bit == 0 ? 0 : 6 * (1 + mix64(bit + key) % 50);
+}
+
 /// Which bits are those of the parts of `iteration`.
 uint64_t mask_of(uint64_t iteration) {
     return ((uint64_t{1} << kMembersMax) - 1) << ((iteration - 1) * kMembersMax);
@@ -84,6 +91,12 @@ public:
         layout_ = random_.below(2) == 0 ? Layout::kDense : Layout::kSparse;
         TableSchema wanted = table_of(layout_, "sums", kSummedKeys, ValueType::kUInt64);
         wanted.rule = "in_order";
+        Random aside = random_;  // so that the others are the same histories
+        is_mean_ = trouble != Trouble::kShortMemory && aside.below(3) == 0;
+        if (is_mean_) {
+            wanted = table_of(layout_, "sums", kSummedKeys, ValueType::kFloat64);
+            wanted.combine = Combine::kMean;
+        }
         wanted.max_delay =
             static_cast<uint32_t>(std::max<int64_t>(0, static_cast<int64_t>(random_.below(7)) - 1));
         for (uint32_t i = 0; i < shape_.workers; ++i) {
@@ -119,6 +132,9 @@ public:
         return static_cast<uint64_t>(std::count_if(
             ended_.begin(), ended_.end(), [](auto ended) { return ended && *ended != Errc::kOk; }));
     }
+
+    /// Whether the mean of the parts is added, and not their sum.
+    [[nodiscard]] bool is_mean() const { return is_mean_; }
 
 private:
     struct Push {
@@ -207,11 +223,14 @@ private:
         const bool nothing = random_.below(8) == 0;
         const bool by_range = !nothing && layout_ == Layout::kDense && random_.below(2) == 0;
         for (uint64_t key = 0; key < kSummedKeys && !nothing; ++key) {
-            const uint64_t value = part(number, push.iteration, key);
+            const uint64_t value = is_mean_ ? part_of_mean(number, push.iteration, key)
+                                            : part(number, push.iteration, key);
             if (value == 0 && !by_range) continue;
             push.keys.push_back(key);
-            push.values.push_back(value);
+            push.values.push_back(is_mean_ ? std::bit_cast<uint64_t>(static_cast<double>(value))
+                                           : value);
             pushed_[push.iteration][key] += value;
+            ++part_counts_[push.iteration][key];
         }
         ClientCore& client = *cluster_.workers[number];
         const auto values = std::as_bytes(std::span(push.values));
@@ -276,6 +295,12 @@ private:
         REQUIRE(*shown <= kIterations);
         for (size_t i = 0; i < pull.keys.size(); ++i) {
             const uint64_t value = pull.values.as<uint64_t>()[i];
+            if (is_mean_) {
+                INFO("key " << pull.keys[i]);
+                check_means(pull.keys[i], std::bit_cast<double>(value), *shown,
+                            pull.keys.size() == 1);
+                continue;
+            }
             const uint64_t wrong =
                 wrong_iteration(pull.keys[i], value, *shown, pull.keys.size() == 1);
             if (wrong == 0 && value < kOutOfOrder) continue;
@@ -284,6 +309,23 @@ private:
             REQUIRE(value < kOutOfOrder);
         }
         return true;
+    }
+
+    /// A value has the means of all iterations up to `shown`, or, because another shard may show more, up
+    /// to a later one.
+    void check_means(uint64_t key, double value, uint64_t shown, bool exactly) const {
+        const uint64_t first = trouble_ == Trouble::kNone ? shown : 0;
+        const uint64_t last = exactly ? shown : kIterations;
+        double sum = 0;
+        bool is_found = false;
+        for (uint64_t t = 0; t <= last; ++t) {
+            const uint32_t parts = part_counts_[t][key];
+            if (parts > 0) sum += static_cast<double>(pushed_[t][key]) / parts;
+            is_found = is_found || (t >= first && value == sum);
+        }
+        INFO("the value is " << value << ", and the means up to iteration " << last << " are "
+                             << sum);
+        REQUIRE(is_found);
     }
 
     void check_status(uint32_t number, const Status& status) {
@@ -323,10 +365,13 @@ private:
     transport::sim::Options network_;
     SimCluster cluster_;
     Layout layout_ = Layout::kDense;
+    bool is_mean_ = false;
     std::deque<Worker> workers_;
     uint64_t dies_at_ = 0;
     std::vector<std::vector<uint64_t>> pushed_ = std::vector<std::vector<uint64_t>>(
         kIterations + 1, std::vector<uint64_t>(kSummedKeys, 0));  ///< by iteration and key
+    std::vector<std::vector<uint32_t>> part_counts_ = std::vector<std::vector<uint32_t>>(
+        kIterations + 1, std::vector<uint32_t>(kSummedKeys, 0));  ///< the same
     /// By iteration: how the first push of it that has ended did so.
     std::vector<std::optional<Errc>> ended_ = std::vector<std::optional<Errc>>(kIterations + 1);
 };
@@ -399,11 +444,15 @@ uint64_t run_histories(Trouble trouble, uint64_t count) {
     const uint64_t first = testing::seed_or(1);
     MESSAGE("histories by WEIR_SEED from " << first << " to " << first + count - 1);
     uint64_t failed = 0;
+    uint64_t of_means = 0;
     for (uint64_t seed = first; seed < first + count; ++seed) {
         INFO("WEIR_SEED=" << seed);
-        failed += IterationHistory(seed, trouble).run();
+        IterationHistory history(seed, trouble);
+        failed += history.run();
+        of_means += history.is_mean() ? 1 : 0;
     }
-    MESSAGE("failed iterations: " << failed);
+    MESSAGE("failed iterations: " << failed << ", histories of means: " << of_means);
+    if (trouble != Trouble::kShortMemory) CHECK(of_means >= testing::fewest_of(count, 0.33));
     return failed;
 }
 

@@ -143,6 +143,12 @@ TEST_SUITE("calls") {
             CalledFloats out(4);
             REQUIRE(table.pull(batch, out).wait());
             CHECK(out == CalledFloats{-9, -5, -9, -9});
+            auto means = std::move(client.create_table<float>(
+                                       "means", {.rule = add(), .combine = Combine::kMean}))
+                             .value();
+            REQUIRE(means.push(batch, values, {.iteration = 1}).wait());  // of one worker
+            REQUIRE(means.pull(batch, out).wait());
+            CHECK(out == CalledFloats{15, 5, 15, 15});
             // The next batch has the memory of the one before.
             const uint64_t used = std::move(client.stats()).value().used_bytes;
             for (uint64_t round = 0; round < 20; ++round) {
@@ -175,13 +181,14 @@ TEST_SUITE("calls") {
     }
 
     TEST_CASE("what makes no sense is named") {
-        const auto job = start_job(1, 1, 2);
+        const auto job = start_job(1, 1, 1);
+        const auto other_job = start_job(1, 1, 1);
         {
             auto client = std::move(job->make_client(0)).value();
-            auto other = std::move(job->make_client(1)).value();
+            auto other = std::move(other_job->make_client(0)).value();
             auto mine = std::move(client.create_table<float>("mine", {})).value();
             auto dense = std::move(client.create_table<float>("dense", dense_options(4))).value();
-            auto theirs = std::move(other.open_table<float>("mine")).value();
+            auto theirs = std::move(other.create_table<float>("mine", {})).value();
             const std::vector<uint64_t> keys{1, 2};
             CalledFloats two(2), three(3);
             std::vector<uint8_t> flags(2);
@@ -204,6 +211,7 @@ TEST_SUITE("calls") {
             REQUIRE(other.leave().has_value());
             REQUIRE(client.leave().has_value());
         }
+        CHECK(other_job->serve().has_value());
         CHECK(job->serve().has_value());
     }
 }

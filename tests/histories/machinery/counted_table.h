@@ -102,8 +102,9 @@ public:
     void end_push_pull(std::span<const uint64_t> keys, std::span<const uint64_t> values,
                        std::span<const uint64_t> shown, std::vector<uint64_t> before) {
         end_push(keys, values);
+        const std::vector<uint64_t> bits = is_plain() ? std::vector<uint64_t>() : bits_of(values);
         for (size_t i = 0; i < keys.size(); ++i)
-            before[keys[i]] |= is_by_row_ ? bit_of(values[i * width_]) : values[i * width_];
+            before[keys[i]] |= is_plain() ? values[i * width_] : bits[i];
         end_pull(keys, shown, before);
     }
 
