@@ -36,8 +36,6 @@ struct Side {
     KeyBatch keys;
     Buffer<float> rows;
     Buffer<float> gradients;
-    Task pull;
-    Task push;
 
     [[nodiscard]] Status make(Client& client) {
         WEIR_ASSIGN(rows, client.make_buffer<float>(kBatch * kRank));
@@ -48,11 +46,22 @@ struct Side {
     [[nodiscard]] size_t count() const { return keys.keys().size(); }
 
     [[nodiscard]] std::span<float> pulled() & { return rows.span().first(count() * kRank); }
+
+    [[nodiscard]] Pulling pulling(Table<float>& table) {
+        return table.pulling(keys.keys(), pulled());
+    }
+
+    /// `values`: has room for a row of each sample.
+    [[nodiscard]] Pushing pushing(Table<float>& table, std::span<const float> values) {
+        return table.pushing(keys.keys(), values.first(count() * kRank));
+    }
 };
 
 struct BatchUnderWay {
     Side users;
     Side items;
+    Task pull;  ///< one message, as the push is
+    Task push;
 };
 
 struct FactorTables {
@@ -94,11 +103,11 @@ public:
         for (size_t b = 0; b < batches; ++b) {
             if (b + 1 < batches) WEIR_TRY(begin_alone(b + 1));
             BatchUnderWay& slot = slots_[b % 2];
-            WEIR_TRY(slot.users.pull.wait());
-            WEIR_TRY(slot.items.pull.wait());
+            WEIR_TRY(slot.pull.wait());
             compute(b, batches, slot, slot.users.gradients.data(), slot.items.gradients.data());
-            slot.users.push = tables_->users.push(slot.users.keys.keys(), gradients(slot.users));
-            slot.items.push = tables_->items.push(slot.items.keys.keys(), gradients(slot.items));
+            slot.push =
+                client_.push({slot.users.pushing(tables_->users, slot.users.gradients.span()),
+                              slot.items.pushing(tables_->items, slot.items.gradients.span())});
         }
         return finish();
     }
@@ -106,24 +115,25 @@ public:
     /// The servers sum the pushes of all workers in an iteration, and change each row once.
     [[nodiscard]] Status run_together(size_t batches) {
         for (size_t b = 0; b < batches; ++b) {
-            WEIR_TRY(iterations_.begin(iterations_.last() + 1));
+            const uint64_t iteration = iterations_.last() + 1;  // in both tables
+            WEIR_TRY(iterations_.begin(iteration));
             BatchUnderWay& slot = slots_[b % slots_.size()];
             WEIR_TRY(take_keys(b, slot));
-            slot.users.pull =
-                iterations_.pull(tables_->users, slot.users.keys.keys(), slot.users.pulled());
-            slot.items.pull =
-                iterations_.pull(tables_->items, slot.items.keys.keys(), slot.items.pulled());
+            const uint64_t oldest = kTogether.finished_before(iteration);
+            PullOptions shows;
+            if (oldest > 0) shows.iteration = oldest;
+            slot.pull = client_.pull(
+                {slot.users.pulling(tables_->users), slot.items.pulling(tables_->items)}, shows);
             WEIR_ASSIGN(const std::span<float> of_users,
                         iterations_.values(tables_->users, kBatch * kRank));
             WEIR_ASSIGN(const std::span<float> of_items,
                         iterations_.values(tables_->items, kBatch * kRank));
-            WEIR_TRY(slot.users.pull.wait());
-            WEIR_TRY(slot.items.pull.wait());
+            WEIR_TRY(slot.pull.wait());
             compute(b, batches, slot, of_users.data(), of_items.data());
-            const auto users = of_users.first(slot.users.count() * kRank);
-            const auto items = of_items.first(slot.items.count() * kRank);
-            slot.users.push = iterations_.push(tables_->users, slot.users.keys.keys(), users);
-            slot.items.push = iterations_.push(tables_->items, slot.items.keys.keys(), items);
+            slot.push = client_.push({slot.users.pushing(tables_->users, of_users),
+                                      slot.items.pushing(tables_->items, of_items)},
+                                     {.iteration = iteration});
+            WEIR_TRY(iterations_.add(slot.push));
         }
         return finish();
     }
@@ -134,14 +144,9 @@ public:
     }
 
 private:
-    [[nodiscard]] static std::span<const float> gradients(Side& side) {
-        return side.gradients.span().first(side.count() * kRank);
-    }
-
     /// Once nothing uses the keys that were there.
     [[nodiscard]] Status take_keys(size_t b, BatchUnderWay& slot) {
-        WEIR_TRY(slot.users.push.wait());
-        WEIR_TRY(slot.items.push.wait());
+        WEIR_TRY(slot.push.wait());
         slot.users.keys.assign(Ratings::batch(ratings_.users, b));
         slot.items.keys.assign(Ratings::batch(ratings_.items, b));
         return {};
@@ -150,8 +155,8 @@ private:
     [[nodiscard]] Status begin_alone(size_t b) {
         BatchUnderWay& slot = slots_[b % 2];
         WEIR_TRY(take_keys(b, slot));
-        slot.users.pull = tables_->users.pull(slot.users.keys.keys(), slot.users.pulled());
-        slot.items.pull = tables_->items.pull(slot.items.keys.keys(), slot.items.pulled());
+        slot.pull =
+            client_.pull({slot.users.pulling(tables_->users), slot.items.pulling(tables_->items)});
         return {};
     }
 
@@ -165,10 +170,8 @@ private:
     }
 
     [[nodiscard]] Status finish() {
-        for (BatchUnderWay& slot : slots_) {
-            WEIR_TRY(slot.users.push.wait());
-            WEIR_TRY(slot.items.push.wait());
-        }
+        for (BatchUnderWay& slot : slots_)
+            WEIR_TRY(slot.push.wait());
         return {};
     }
 
