@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include <fmt/core.h>
 
 #include "lib/base/random.h"
 #include "lib/key/narrow_values.h"
 #include "lib/store/rules/rule_registry.h"
+#include "lib/store/rules/rule_threw.h"
 
 namespace weir {
 namespace {
@@ -74,10 +76,19 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     const ValueType of_state = layout_.pushed_type;
     const double constant = schema_.initial_value.is_random() ? 0 : schema_.initial_value.first;
     auto initial = repeated(constant, schema_.value_type, schema_.width);
-    auto state = rule.initial_state ? repeated(rule.initial_state(schema_.parameters), of_state,
-                                               layout_.state_bytes / size_of(of_state))
-                                    : std::vector<std::byte>(layout_.state_bytes);
-    if (rule.fill_state) rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
+    std::vector<std::byte> state(layout_.state_bytes);
+    try {
+        if (rule.initial_state)
+            state = repeated(rule.initial_state(schema_.parameters), of_state,
+                             layout_.state_bytes / size_of(of_state));
+        if (rule.fill_state)
+            rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (...) {
+        return Error(Errc::kException, fmt::format("table '{}': rule '{}' threw: {}", schema_.name,
+                                                   rule.name, text_of_exception()));
+    }
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
                                       initial, state);

@@ -38,23 +38,31 @@ JobOptions with_plugins(std::vector<std::string> plugins) {
     return options;
 }
 
-/// Another file of the same name.
-class OtherSound {
+/// It is gone at the end.
+class OwnFolder {
 public:
-    OtherSound() {
-        REQUIRE(::mkdtemp(folder_) != nullptr);
-        std::filesystem::copy_file(WEIR_TEST_PLUGINS "/other_content.so", path());
-    }
+    OwnFolder() { REQUIRE(::mkdtemp(folder_) != nullptr); }
 
-    OtherSound(const OtherSound&) = delete;
-    OtherSound& operator=(const OtherSound&) = delete;
+    OwnFolder(const OwnFolder&) = delete;
+    OwnFolder& operator=(const OwnFolder&) = delete;
 
-    ~OtherSound() { std::filesystem::remove_all(folder_); }
+    ~OwnFolder() { std::filesystem::remove_all(folder_); }
 
-    [[nodiscard]] std::string path() const { return std::string(folder_) + "/sound.so"; }
+    [[nodiscard]] std::string path() const { return folder_; }
 
 private:
     char folder_[32] = "/tmp/weir-plugin-job.XXXXXX";
+};
+
+/// Another file of the same name.
+class OtherSound {
+public:
+    OtherSound() { std::filesystem::copy_file(WEIR_TEST_PLUGINS "/other_content.so", path()); }
+
+    [[nodiscard]] std::string path() const { return folder_.path() + "/sound.so"; }
+
+private:
+    OwnFolder folder_;
 };
 
 /// Pushes with the rule of the plugin, as if nothing were special about it.
@@ -180,19 +188,65 @@ TEST_SUITE("plugins of jobs") {
               std::string::npos);
     }
 
-    TEST_CASE("an update that fails ends the job with its text, rule and key") {
-        const Status done =
-            run(with_plugins({kSound}), plugin_config(), [](Client& client) -> Status {
+    TEST_CASE("a plugin that only ranks with workers have is of no use, and the rule is named") {
+        JobOptions has = with_plugins({kSound});
+        JobOptions lacks;
+        for (const std::string& ended : run_ranks<2>({lacks, has})) {
+            INFO(ended);
+            CHECK(ended.find("no update rule 'times' in this process") != std::string::npos);
+            CHECK(ended.find("WEIR_PLUGINS") != std::string::npos);
+        }
+    }
+
+    TEST_CASE(
+        "a job goes on from a checkpoint with the plugin; without, its error names the rule") {
+        const OwnFolder folder;
+        const auto values_of = [](Client& client, bool pushes) -> Result<std::vector<float>> {
+            WEIR_ASSIGN(auto table, client.create_table<float>("rows", {.rule = {"times", {{2}}}}));
+            std::vector<float> values = {1, 2, 3};
+            if (pushes) {
+                WEIR_TRY(table.push(kThreeKeys, values).wait());
+                WEIR_TRY(client.checkpoint());
+            }
+            WEIR_TRY(table.pull(kThreeKeys, values).wait());
+            return values;
+        };
+        const auto run_from = [&](JobOptions options, bool pushes) {
+            options.checkpoint_folder = folder.path();
+            if (!pushes) options.resume = folder.path();
+            std::vector<float> values;
+            const Status done = run(options, plugin_config(), [&](Client& client) -> Status {
+                WEIR_ASSIGN(values, values_of(client, pushes));
+                return {};
+            });
+            CHECK((!done || values == std::vector<float>{2, 4, 6}));
+            return message_of(done);
+        };
+        CHECK(run_from(with_plugins({kSound}), true) == "ok");
+        const std::string without = run_from({}, false);
+        INFO(without);
+        CHECK(without.find("table 'rows': no update rule 'times'") != std::string::npos);
+        CHECK(without.find("`plugins`, WEIR_PLUGINS") != std::string::npos);
+        CHECK(run_from(with_plugins({kSound}), false) == "ok");
+    }
+
+    TEST_CASE("an update that fails, or throws, ends the job with its text, rule and key") {
+        for (const float pushed : {-1000.0F, -2000.0F}) {
+            JobOptions options = with_plugins({kSound});
+            options.servers = 2;
+            options.replicas = 1;
+            const Status done = run(options, plugin_config(), [&](Client& client) -> Status {
                 WEIR_ASSIGN(auto table,
                             client.create_table<float>("rows", {.rule = {"times", {{1}}}}));
-                const std::vector<float> bad = {1, -1000, 1};
+                const std::vector<float> bad = {1, pushed, 1};
                 return table.push(kThreeKeys, bad).wait();
             });
-        CHECK(done.code() == Errc::kException);
-        INFO(message_of(done));
-        CHECK(message_of(done).find(
-                  "rule 'times' of table 'rows' threw at key 14: a push of -1000") !=
-              std::string::npos);
+            CHECK(done.code() == Errc::kException);
+            INFO(message_of(done));
+            CHECK(message_of(done).find(fmt::format(
+                      "rule 'times' of table 'rows' threw at key 14: a push of {}", pushed)) !=
+                  std::string::npos);
+        }
     }
 
     TEST_CASE("workers that join need no plugin; servers that join need the same") {

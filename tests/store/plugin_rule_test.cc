@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -227,6 +228,7 @@ TEST_SUITE("plugin rule") {
         rule.update = [](weir_rows* rows, void*) {
             for (size_t r = 0; r < rows->row_count; ++r) {
                 if (*static_cast<const double*>(weir_pushed(rows, r)) == 0) continue;
+                if (rows->keys[r] == 70) throw std::runtime_error("a bad push: xxx");
                 rows->failed_row = r;
                 std::memset(rows->error, 'x', rows->error_bytes_max);  // without a 0 at the end
                 std::memcpy(rows->error, "a bad push: ", 12);
@@ -261,6 +263,90 @@ TEST_SUITE("plugin rule") {
                                 std::to_string(keys[bad]) + ": a bad push: xxx") == 0);
                 CHECK(what.size() < 400);
             }
+        }
+    }
+
+    TEST_CASE("a table whose rule throws for its first state is refused, with both names") {
+        weir_rule rule = counts_rule<double>();
+        rule.initial_state = [](void*, uint32_t, uint32_t, const double*, void*) {
+            throw std::runtime_error("no state today");
+        };
+        RuleRegistry rules;
+        REQUIRE(rules.add(*make_plugin_rule(rule, nullptr)));
+        HeapMemory memory;
+        KnownLists lists{memory, 1 << 20};
+        const auto table = TableShard::make({.name = "t",
+                                             .layout = Layout::kSparse,
+                                             .value_type = ValueType::kFloat64,
+                                             .rule = "in_c",
+                                             .parameters = {{0.5}}},
+                                            PositionSet::whole_ring(), rules, memory, lists);
+        CHECK(table.code() == Errc::kException);
+        CHECK(table.error().text() == "table 't': rule 'in_c' threw: no state today");
+    }
+
+    TEST_CASE("an update that writes over its arguments spoils no other rows") {
+        weir_rule rule = counts_rule<double>();
+        rule.update = [](weir_rows* rows, void*) {
+            *static_cast<double*>(weir_values(rows, 0)) +=
+                *static_cast<const double*>(weir_pushed(rows, 0));
+            rows->pushed_stride_bytes = 0;
+            rows->values = rows->state = nullptr;
+            rows->pushed = rows->keys = nullptr;
+            return 0;
+        };
+        RuleRegistry rules;
+        REQUIRE(rules.add(*make_plugin_rule(rule, nullptr)));
+        HeapMemory memory;
+        KnownLists lists{memory, 1 << 20};
+        const auto table = *TableShard::make({.name = "t",
+                                              .layout = Layout::kDense,
+                                              .value_type = ValueType::kFloat64,
+                                              .key_count = 100,
+                                              .rule = "in_c",
+                                              .parameters = {{0.5}}},
+                                             PositionSet::whole_ring(), rules, memory, lists);
+        const std::vector<uint64_t> keys = {3, 50, 70};
+        const std::vector<double> pushed = {1, 2, 3};
+        REQUIRE(table->push(*table->rows_for_push(keys), std::as_bytes(std::span(pushed))));
+        std::vector<double> out(3);
+        REQUIRE(table->pull(*table->rows_for_pull(keys), std::as_writable_bytes(std::span(out))));
+        CHECK(out == pushed);
+    }
+
+    TEST_CASE("a table of narrow values gives the rule floats, and rounds as the rule says") {
+        RuleRegistry rules;
+        REQUIRE(rules.register_rule<CountsAndSums>("in_cpp"));
+        weir_rule in_c = counts_rule<float>();
+        REQUIRE(rules.add(*make_plugin_rule(in_c, nullptr)));
+        in_c.name = "at_random";
+        in_c.flags |= WEIR_ROUNDS_AT_RANDOM;
+        REQUIRE(rules.add(*make_plugin_rule(in_c, nullptr)));
+        CHECK((*rules.find("in_c"))->rounding == Rounding::kNearest);
+        CHECK((*rules.find("at_random"))->rounding == Rounding::kStochastic);
+        HeapMemory memory;
+        KnownLists lists{memory, 1 << 20};
+        for (const ValueType type : {ValueType::kBFloat16, ValueType::kFloat16}) {
+            std::vector<std::vector<uint16_t>> values;
+            for (const char* const rule : {"in_cpp", "in_c"}) {
+                const auto table =
+                    *TableShard::make({.name = "t",
+                                       .layout = Layout::kSparse,
+                                       .value_type = type,
+                                       .width = 3,
+                                       .rule = rule,
+                                       .parameters = {{0.3}}},
+                                      PositionSet::whole_ring(), rules, memory, lists);
+                const std::vector<uint64_t> keys = {3, 50, 71};
+                const std::vector<float> pushed = {1, 2, 3, 0.1F, 0.2F, 0.3F, -7, 8, 9};
+                for (int i = 0; i < 3; ++i)
+                    REQUIRE(
+                        table->push(*table->rows_for_push(keys), std::as_bytes(std::span(pushed))));
+                REQUIRE(table->pull(*table->rows_for_pull(keys),
+                                    std::as_writable_bytes(std::span(values.emplace_back(9)))));
+            }
+            CHECK(values[0] == values[1]);
+            CHECK(values[0] != std::vector<uint16_t>(9));
         }
     }
 
@@ -375,6 +461,25 @@ TEST_SUITE("plugin rule") {
               "rule 'in_c': the rate must not exceed the width");
         CHECK(entry.check_parameters({{0.5, 1}}, ValueType::kFloat64, 1).error().text() ==
               "rule 'in_c': it has 1 parameters, but parameter 2 is 1");
+        rule.name = "red";
+        rule.check = [](const double*, uint32_t, void*) { return "\x1b[31mnot\ntoday"; };
+        REQUIRE(rules.add(*make_plugin_rule(rule, nullptr)));
+        CHECK((*rules.find("red"))
+                  ->check_parameters({{0.5}}, ValueType::kFloat64, 1)
+                  .error()
+                  .text() == "rule 'red': ?[31mnot?today");
+    }
+
+    TEST_CASE("the first state is asked for with sound parameters only") {
+        weir_rule rule = counts_rule<double>();
+        rule.initial_state = [](void*, uint32_t, uint32_t, const double* parameters, void*) {
+            CHECK(parameters[0] > 0);
+        };
+        const auto entry = make_plugin_rule(rule, nullptr);
+        REQUIRE(entry);
+        CHECK(entry->hash({}) != 0);
+        CHECK(entry->hash({{-1}}) != 0);
+        CHECK(entry->hash({{0.5}}) != 0);
     }
 
     TEST_CASE("the hash shows all that can be compared") {
@@ -406,7 +511,9 @@ TEST_SUITE("plugin rule") {
 
     TEST_CASE("workers learn of a rule what they need, and no more") {
         RuleRegistry rules = RuleRegistry::with_builtin_rules();
-        REQUIRE(rules.add(*make_plugin_rule(counts_rule<double>(), nullptr)));
+        weir_rule in_c = counts_rule<double>();
+        in_c.flags |= WEIR_ROUNDS_AT_RANDOM;
+        REQUIRE(rules.add(*make_plugin_rule(in_c, nullptr)));
         for (const char* const name : {"in_c", "add", "adam", "ftrl", "mean", "prox_l1"}) {
             const RuleEntry& rule = **rules.find(name);
             const std::string bytes = encode_rule(rule);
@@ -417,6 +524,7 @@ TEST_SUITE("plugin rule") {
             CHECK(told->version == rule.version);
             CHECK(told->pushed_values == rule.pushed_values);
             CHECK(told->combine == rule.combine);
+            CHECK(told->rounding == rule.rounding);
             CHECK(told->hash({}) == 0);
             REQUIRE(told->arguments.size() == rule.arguments.size());
             const RuleParameters parameters{{0.5, 0.25, 0.125}};

@@ -10,7 +10,7 @@
 #include "lib/job/job_variables.h"
 #include "lib/job/open_files.h"
 #include "lib/job/part/job_part.h"
-#include "lib/job/plugins_of_ranks.h"
+#include "lib/job/part/plugins_of_ranks.h"
 #include "lib/job/unique_number.h"
 #include "lib/store/plugins/plugin.h"
 

@@ -21,6 +21,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/fnv.h"
 #include "lib/base/printable.h"
+#include "lib/base/printable_line.h"
 #include "lib/store/plugins/plugin_rule.h"
 #include "lib/store/rules/rule_threw.h"
 
@@ -35,15 +36,6 @@ Error refused_plugin(std::string_view path, std::string_view why) {
 
 Error unread_plugin(std::string_view path, std::string_view what, int error) {
     return {Errc::kNotFound, fmt::format("the plugin {}: {}", path, what), error};
-}
-
-/// As one line.
-std::string printable_line(std::string_view text) {
-    std::string line(text.substr(0, 400));
-    for (char& character : line) {
-        if (character < ' ' || character > '~') character = '?';
-    }
-    return line;
 }
 
 /// What dlerror() says.

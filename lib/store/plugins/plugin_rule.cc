@@ -35,7 +35,7 @@ static_assert(uint64_t{WEIR_PUSHED_VALUES_MAX} * TableSchema::kWidthMax <= ~uint
 
 /// Of weir_rule::size: whatever is larger is no size.
 constexpr size_t kStructBytesMax = 4096;
-constexpr uint32_t kFlags = WEIR_WANTS_KEYS | WEIR_BEGINS_AT_ZERO;
+constexpr uint32_t kFlags = WEIR_WANTS_KEYS | WEIR_BEGINS_AT_ZERO | WEIR_ROUNDS_AT_RANDOM;
 constexpr size_t kErrorBytesMax = 256;
 
 /// What an entry refers to.
@@ -56,14 +56,15 @@ uint64_t random_of_plugin(void* random) {
 class PluginCalls {
 public:
     PluginCalls(ValueType type, uint32_t width, const RuleContext& context)
-        : rule_(*static_cast<const PluginRule*>(context.code)), context_(context) {
-        const size_t row_bytes = width * size_of(type);
+        : rule_(*static_cast<const PluginRule*>(context.code)),
+          context_(context),
+          pushed_bytes_(width * size_of(type) * rule_.is.pushed_values) {
         rows_.size = sizeof rows_;
         rows_.value_type = static_cast<uint32_t>(type);
         rows_.width = width;
-        rows_.value_stride_bytes = row_bytes;
+        rows_.value_stride_bytes = width * size_of(type);
         rows_.state_stride_bytes = context.state_bytes;
-        rows_.pushed_stride_bytes = row_bytes * rule_.is.pushed_values;
+        rows_.pushed_stride_bytes = pushed_bytes_;
         rows_.parameters = context.parameters.value.data();
         rows_.arguments = context.arguments.value.data();
         rows_.random = &random_of_plugin;
@@ -77,7 +78,7 @@ public:
         rows_.state_stride_bytes = of_state;
     }
 
-    [[nodiscard]] size_t pushed_bytes() const noexcept { return rows_.pushed_stride_bytes; }
+    [[nodiscard]] size_t pushed_bytes() const noexcept { return pushed_bytes_; }
 
     /// `first`: of the rows, counted from the first one of context.keys.
     void update(size_t first, std::byte* values, std::byte* state, const std::byte* pushed,
@@ -105,6 +106,7 @@ private:
 
     const PluginRule& rule_;
     const RuleContext& context_;
+    const size_t pushed_bytes_;  ///< of a row; the rule may write to rows_
     weir_rows rows_{};
     char error_[kErrorBytesMax] = {};
 };
@@ -245,7 +247,7 @@ Status check_facts(const weir_rule& rule) {
 /// The narrowest rows, and those by which RuleEntry::hash() compares rules.
 Status check_state(const weir_rule& rule) {
     constexpr uint32_t kWidths[] = {1, 5};
-    for (size_t i = 0; i < 6; ++i) {
+    for (size_t i = 0; i < kComputedTypeCount; ++i) {
         if ((rule.types & WEIR_TYPE(i)) == 0) continue;
         for (const uint32_t width : kWidths) {
             const auto type = static_cast<ValueType>(i);
@@ -296,6 +298,7 @@ Result<RuleEntry> make_plugin_rule(const weir_rule& rule, std::shared_ptr<void> 
     entry.by_row = true;
     entry.wants_keys = (is.flags & WEIR_WANTS_KEYS) != 0;
     entry.begins_at_zero = (is.flags & WEIR_BEGINS_AT_ZERO) != 0;
+    if ((is.flags & WEIR_ROUNDS_AT_RANDOM) != 0) entry.rounding = Rounding::kStochastic;
     entry.parameters = copy->parameters;
     entry.names_parameters = true;
     entry.arguments = copy->arguments;

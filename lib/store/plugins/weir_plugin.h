@@ -70,8 +70,10 @@ enum weir_combine {
 
 /** For weir_rule::flags. */
 enum weir_rule_flag {
-    WEIR_WANTS_KEYS = 1,    /**< rows come with their keys: its tables keep these by row */
-    WEIR_BEGINS_AT_ZERO = 2 /**< state alone makes the values: tables must begin at 0 */
+    WEIR_WANTS_KEYS = 1,     /**< rows come with their keys: its tables keep these by row */
+    WEIR_BEGINS_AT_ZERO = 2, /**< state alone makes the values: tables must begin at 0 */
+    WEIR_ROUNDS_AT_RANDOM =
+        4 /**< values of bf16 and fp16, unless a table says how; else to nearest */
 };
 
 /** The most of a rule's parameters, and of its arguments. */
@@ -99,8 +101,9 @@ struct weir_argument {
     uint32_t zero; /**< 0 */
 };
 
-/** Some rows of a table, for one call of weir_rule::update. Row r begins r strides behind the first one;
-    values, state and what was pushed never overlap. */
+/** Some rows of a table, for one call of weir_rule::update, which changes the rows, and of this struct no
+    more than failed_row. Row r begins r strides behind the first one; values, state and what was pushed
+    never overlap. */
 struct weir_rows {
     size_t size;         /**< of this struct, as Weir knows it */
     uint32_t value_type; /**< enum weir_type; of values, and of what was pushed */

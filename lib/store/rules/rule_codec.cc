@@ -69,7 +69,7 @@ std::string encode_rule(const RuleEntry& rule) {
     for (size_t i = 0; i < rule.kernels.size(); ++i)
         types |= rule.kernels[i].run != nullptr ? uint32_t{1} << i : 0;
     writer.text(rule.name).number(rule.version).number(types).number(rule.pushed_values);
-    writer.number(rule.combine);
+    writer.number(rule.combine).number(rule.rounding);
     for (const bool flag :
          {rule.by_row, rule.wants_keys, rule.begins_at_zero, rule.names_parameters})
         writer.number(static_cast<uint8_t>(flag));
@@ -96,12 +96,13 @@ std::optional<RuleEntry> decode_rule(std::string_view bytes) {
     const auto types = reader.number<uint32_t>();
     rule.pushed_values = reader.number<uint32_t>();
     rule.combine = reader.number<Combine>();
+    rule.rounding = reader.number<Rounding>();
     for (bool* const flag :
          {&rule.by_row, &rule.wants_keys, &rule.begins_at_zero, &rule.names_parameters})
         if (!reader.flag(*flag)) return std::nullopt;
     const bool is_sound = is_printable_name(rule.name) && types >> rule.kernels.size() == 0 &&
                           rule.pushed_values >= 1 && rule.pushed_values <= kPushedMax &&
-                          rule.combine <= Combine::kMean;
+                          rule.combine <= Combine::kMean && rule.rounding <= Rounding::kStochastic;
     if (!is_sound) return std::nullopt;
     const auto its = std::make_shared<RuleDescription>();
     if (!its->read(reader) || !reader.done()) return std::nullopt;

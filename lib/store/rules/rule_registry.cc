@@ -10,6 +10,7 @@
 
 #include "lib/base/fnv.h"
 #include "lib/base/printable.h"
+#include "lib/base/printable_line.h"
 #include "lib/store/rules/builtin_rules.h"
 #include "lib/store/rules/collective.h"
 #include "lib/store/rules/row_rules.h"
@@ -73,7 +74,7 @@ Status RuleEntry::check_parameters(const RuleParameters& given, ValueType type,
                             ? ""
                             : fmt::format(", which is {} for {}", value, to_string(type))));
     }
-    if (const char* const why = check(given, width)) return refused(why);
+    if (const char* const why = check(given, width)) return refused(printable_line(why));
     return {};
 }
 

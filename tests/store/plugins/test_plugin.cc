@@ -26,6 +26,7 @@ void is_nowhere();
                 rows->failed_row = r;
                 return 1;
             }
+            if (pushed[i] == -2000) throw std::runtime_error("a push of -2000");
             values[i] += static_cast<float>(rows->arguments[0]) * pushed[i];
         }
     }

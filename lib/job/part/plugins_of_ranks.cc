@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/job/plugins_of_ranks.h"
+#include "lib/job/part/plugins_of_ranks.h"
 
 #include <optional>
 #include <string>
