@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/printable.h"
+#include "lib/store/rules/rule_threw.h"
 #include "lib/store/table_schema.h"
 
 namespace weir {
@@ -92,11 +93,22 @@ public:
             rows_.keys = context_.keys.data() + first;
             *context_.at = *rows_.keys;
         }
-        if (rule_.is.update(&rows_, rule_.is.user) != 0) [[unlikely]]
+        if (update_or_throw(row_count) != 0) [[unlikely]]
             fail(row_count);
     }
 
 private:
+    /// An exception does not say which of the rows it is about.
+    int update_or_throw(size_t row_count) {
+        try {
+            return rule_.is.update(&rows_, rule_.is.user);
+        } catch (...) {
+            if (row_count == 1) throw;
+            throw std::runtime_error(fmt::format("{} (for one of {} rows, from this one on)",
+                                                 text_of_exception(), row_count));
+        }
+    }
+
     [[noreturn]] void fail(size_t row_count) {
         if (rows_.keys != nullptr)
             *context_.at = rows_.keys[std::min(rows_.failed_row, row_count - 1)];
