@@ -2,7 +2,6 @@
 #include "tools/weir/info/info_plugins.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,11 +15,6 @@ namespace weir::tools {
 namespace {
 
 using PluginJson = nlohmann::ordered_json;
-
-std::string_view word_of(Combine combine) {
-    constexpr std::array<std::string_view, 5> kWords = {"sum", "max", "min", "last", "mean"};
-    return kWords[static_cast<size_t>(combine)];
-}
 
 std::vector<ValueType> types_of(const RuleEntry& rule) {
     std::vector<ValueType> types;
@@ -68,9 +62,10 @@ std::string text_of_rule(const RuleEntry& rule) {
              return fmt::format("{}: {} bytes for a row of 1, {} for one of 8", to_string(type),
                                 kernels.state_bytes(1), kernels.state_bytes(8));
          }));
-    line("iterations", fmt::format("workers' pushes are combined by {}", word_of(rule.combine)));
+    line("iterations", fmt::format("workers' pushes are combined by {}", to_string(rule.combine)));
     if (rule.wants_keys) line("keys", "wanted");
     if (rule.begins_at_zero) line("begins", "at 0 only");
+    if (rule.rounding == Rounding::kStochastic) line("rounding", "at random, of 16-bit floats");
     return text;
 }
 
@@ -99,8 +94,9 @@ PluginJson json_of_rule(const RuleEntry& rule) {
             {"arguments", std::move(arguments)},
             {"pushed_values", rule.pushed_values},
             {"state_bytes", std::move(state)},
-            {"combine", word_of(rule.combine)},
+            {"combine", to_string(rule.combine)},
             {"wants_keys", rule.wants_keys},
+            {"rounds_at_random", rule.rounding == Rounding::kStochastic},
             {"begins_at_zero", rule.begins_at_zero}};
 }
 
