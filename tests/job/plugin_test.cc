@@ -67,6 +67,7 @@ private:
 
 /// Pushes with the rule of the plugin, as if nothing were special about it.
 Status use_rule(Client& client) {
+    const auto workers = static_cast<float>(client.worker_count());  // before any leaves
     const TableOptions options{.width = 2, .rule = Rule("times", {{3}})};
     WEIR_ASSIGN(auto table, client.create_table<float>("rows", options));
     if (table.pushed_width() != 2) return Error(Errc::kException, "another width");
@@ -78,7 +79,6 @@ Status use_rule(Client& client) {
     WEIR_ASSIGN(auto same, client.open_table<float>("rows"));
     std::vector<float> values(ones.size());
     WEIR_TRY(same.pull(kThreeKeys, values).wait());
-    const auto workers = static_cast<float>(client.worker_count());
     const std::vector<float> wanted(ones.size(), 3.5F * workers);
     if (values == wanted) return {};
     return Error(Errc::kException,
