@@ -56,13 +56,14 @@ weir::Status train(weir::Client& client, uint32_t servers_to_join) {
     uint64_t last = 100;
     for (uint64_t i = 1; i <= last; ++i) {
         const double rate = i < 20 ? 0.5 : 0.25;
+        const std::vector<float> gradient = gradient_at(weights);
         WEIR_TRY(
-            lasso.push(kKeys, gradient_at(weights), {.iteration = i, .arguments = {{"rate", rate}}})
-                .wait());
+            lasso.push(kKeys, gradient, {.iteration = i, .arguments = {{"rate", rate}}}).wait());
         WEIR_TRY(lasso.pull(kKeys, weights, {.iteration = i}).wait());
         if (client.worker() == 0) {
             WEIR_TRY(clipped.pull(kKeys, values).wait());
-            WEIR_TRY(clipped.push(kKeys, gradient_at(values)).wait());
+            const std::vector<float> of_clipped = gradient_at(values);
+            WEIR_TRY(clipped.push(kKeys, of_clipped).wait());
             WEIR_ASSIGN(const auto events, client.take_events());
             for (const weir::JobEvent& event : events)
                 joined += event.kind == weir::JobEvent::Kind::kServerJoined ? 1 : 0;
