@@ -37,7 +37,7 @@ def ranks_of(trainer, at, size, shape, arguments=()):
 
 def ended(ranks):
     said = [rank.communicate(timeout=LIMIT_S) for rank in ranks]
-    return [rank.returncode for rank in ranks], "".join(out for out, _ in said), [err for _, err in said]
+    return [rank.returncode for rank in ranks], "".join(out or "" for out, _ in said), [err for _, err in said]
 
 
 def check_info(weir, plugins):
@@ -53,26 +53,30 @@ def check_info(weir, plugins):
 
 def check_ranks(trainer, both, first):
     with ReservedPort() as port:
-        codes, out, errors = ended(ranks_of(trainer, f"127.0.0.1:{port.number}", 4, [both, both, "", ""]))
+        codes, out, errors = ended(ranks_of(trainer, f"127.0.0.1:{port}", 4, [both, both, "", ""]))
     expect(codes == [0] * 4 and out == SAID, f"ranks whose workers have no plugin: {codes} {out} {errors}")
     with ReservedPort() as port:
-        codes, _, errors = ended(ranks_of(trainer, f"127.0.0.1:{port.number}", 3, [both, first, ""]))
+        codes, _, errors = ended(ranks_of(trainer, f"127.0.0.1:{port}", 3, [both, first, ""]))
     for code, error in zip(codes, errors):
         expect(code == 1 and "lacks the plugin clipped_sgd.so, which rank 0 (" in error and "rank 1 (" in error, f"ranks with other plugins: {codes} {errors}")
 
 
 def check_joiners(weir, trainer, plugins, both):
     with ReservedPort() as port:
-        at = f"127.0.0.1:{port.number}"
+        at = f"127.0.0.1:{port}"
         ranks = ranks_of(trainer, at, 2, [both, ""], ["1"])
         join = [weir, "server", "--join", at]
-        while subprocess.run([weir, "status", at], capture_output=True, check=False).returncode:
-            expect(all(rank.poll() is None for rank in ranks), "a rank has ended")
-        without = subprocess.run(join, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        expect(without.returncode == 1 and ") lacks the plugin group_lasso.so, which each server of the job has loaded" in without.stderr, without)
-        joined = subprocess.Popen([*join, "--plugin", plugins[0], "--plugin", plugins[1]], stderr=subprocess.PIPE, text=True)
-        codes, out, errors = ended([*ranks, joined])
-    expect(codes == [0, 0, 0] and out.replace("None", "") == SAID, f"a server that joined: {codes} {out} {errors}")
+        try:
+            while subprocess.run([weir, "status", at], capture_output=True, check=False).returncode:
+                expect(all(rank.poll() is None for rank in ranks), "a rank has ended")
+            without = subprocess.run(join, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            expect(without.returncode == 2 and ") lacks the plugin group_lasso.so, which each server of the job has loaded" in without.stderr, without)
+            joined = subprocess.Popen([*join, "--plugin", plugins[0], "--plugin", plugins[1]], stderr=subprocess.PIPE, text=True)
+            codes, out, errors = ended([*ranks, joined])
+        finally:
+            for rank in ranks:
+                rank.kill()  # if something is wrong, they still wait for the server
+    expect(codes == [0, 0, 0] and out == SAID, f"a server that joined: {codes} {out} {errors}")
 
 
 def main():
