@@ -59,7 +59,8 @@ RangeReader::RangeReader(Disk& disk, std::string folder, const Manifest& manifes
 
 Status RangeReader::load(const ChunkEntry& entry) {
     WEIR_ASSIGN(chunk_, read_chunk(disk_, folder_, entry, table_, bytes_));
-    const RowLayout& has = chunk_.place.rows;
+    RowLayout has = chunk_.place.rows;
+    has.stamp_bytes = rows_.stamp_bytes;  // the schema says whether there are some
     const bool says_pushed = has.pushed_values != 0;
     if (!has.holds_the_same(rows_) || (says_pushed && has != rows_)) {
         return Error(Errc::kTypeMismatch,

@@ -436,6 +436,8 @@ Follower::Outcome Follower::apply_known_list(TableReplica& table, const RecordMe
         return Outcome::kMalformed;
     list.seen_in = segment_changes_;
     if (!all_active_) return apply_keys(table, list.keys, record);
+    if (table.rows->has_empty(record.state)) [[unlikely]]
+        return ended(table.rows->take(list.keys, record.values, record.state));
     Result<RowList> rows = table.rows->known_rows_to_take(list.id);
     if (!rows || rows->remembered != list.rows.lock()) {
         rows = table.rows->rows_to_take(list.keys);

@@ -264,7 +264,8 @@ void Stream::add_as_now(size_t number, const PositionSet& positions, const Touch
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     if (const Result<RowList> list = tables_[number]->rows->rows_for_pull(keys); list) {
         for (size_t i = 0; i < keys.size(); ++i) {
-            if (list->rows[i] == kNoRow) continue;
+            // The backup may have a row that was erased, and that the vacuum has taken here.
+            if (list->rows[i] == kNoRow && !table.rows->schema().erasable) continue;
             listed_.keys.push_back(keys[i]);
             listed_.rows.push_back(list->rows[i]);
         }

@@ -145,6 +145,8 @@ size_t Shard::work() {
         if (behind > 0) endpoint_->flush();
         done += behind;
     }
+    if (!erasable_.empty()) [[unlikely]]
+        done += vacuum_some();
     if (done == 0 && sessions_.empty()) look_for_silence();
     return done;
 }
@@ -195,7 +197,7 @@ int Shard::arm() {
     const bool nothing_waits = !replies_.must_flush() && to_manager_.due_ns() != 0 &&
                                !fetcher_.waiting() && !retry_ && !writes_.waiting() &&
                                !replication_.must_poll() && !checkpoint_.has_work() &&
-                               tables_to_fill_.empty() && !is_reading_rows();
+                               tables_to_fill_.empty() && !is_reading_rows() && !may_vacuum();
     return nothing_waits ? endpoint_->arm() : -1;
 }
 

@@ -262,6 +262,9 @@ private:
     size_t release_replies();
     size_t move_on();
     size_t work_behind();
+    [[nodiscard]] bool may_vacuum() const;
+    size_t vacuum_some();
+    [[nodiscard]] bool may_vacuum(const ShardTable& table) const;
     [[nodiscard]] Errc judge_push(const ShardTable& table, const Request& request) const;
     [[nodiscard]] bool serves(const ShardTable& table, const Request& request) const;
     void refuse(ConnectionId connection, std::string_view why) override;
@@ -422,6 +425,7 @@ private:
     std::deque<TableToFill> tables_to_fill_;  ///< in the order of their orders
     ShardTables tables_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows
+    std::vector<uint32_t> erasable_;                    ///< numbers of such tables
     std::vector<uint32_t> to_drop_;                     ///< tables that a checkpoint needs still
     std::vector<UnreportedDrop> unreported_drops_;
 

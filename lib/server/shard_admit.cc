@@ -115,6 +115,8 @@ Errc Shard::check(const ShardTable& table, const Request& request) const {
     if (!fits) return Errc::kProtocol;
     if (h.encoding == 0) [[likely]]
         return Errc::kOk;
+    const bool has_stamps = (h.encoding & (wire::kErases | wire::kHasStamp)) != 0;
+    if (has_stamps && !schema.erasable) return Errc::kInvalidArgument;
     if ((h.encoding & wire::kAsksWritten) != 0 && schema.layout == Layout::kDense)
         return Errc::kInvalidArgument;
     if ((h.encoding & wire::kWantsValues) == 0) return Errc::kOk;

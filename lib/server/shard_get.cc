@@ -42,7 +42,7 @@ void Shard::get(uint64_t request, std::span<const std::byte> body) {
 KeyState Shard::read_key(TableShard& rows, uint64_t key, std::span<std::byte> values) {
     const Result<RowList> list = rows.rows_for_pull({&key, 1});
     if (!list || !rows.pull(*list, values)) return KeyState::kUnknown;
-    return list->rows.front() == kNoRow ? KeyState::kInitial : KeyState::kThere;
+    return rows.is_written(list->rows.front()) ? KeyState::kThere : KeyState::kInitial;
 }
 
 }  // namespace weir

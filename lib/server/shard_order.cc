@@ -25,9 +25,13 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
 
 Errc push_entries(ShardTable& table, const Entries& entries, const Request& request,
                   const RuleArguments* arguments) {
+    const uint32_t stamp = std::max<uint32_t>(request.stamp, 1);
+    if (request.erases()) [[unlikely]]
+        return table.rows->erase(entries, request.stamp != 0 ? std::optional(stamp) : std::nullopt)
+            .code();
     if (request.has_whole_rows()) [[unlikely]]
-        return table.rows->push_rows(entries, request.values).code();
-    return table.rows->push(entries, request.values, arguments).code();
+        return table.rows->push_rows(entries, request.values, stamp).code();
+    return table.rows->push(entries, request.values, arguments, stamp).code();
 }
 
 }  // namespace
@@ -99,6 +103,8 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         order.last = request.number;
         if (is_moving_) [[unlikely]]
             streams_.pushed(table, *entries, session.worker, *order.clock);
+        if (request.erases()) [[unlikely]]
+            table.erased_in = streams_.last_change();
     } else {
         record_made_rows(table, request, row_count);
     }

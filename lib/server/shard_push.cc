@@ -77,7 +77,8 @@ void Shard::push_part(ShardTable& table, const Request& request) {
             if (is_all && !table.pins.any()) all = &*entries;
             outcome.status =
                 all != nullptr
-                    ? table.rows->push(*entries, request.values, &*arguments).code()
+                    ? table.rows->push(*entries, request.values, &*arguments, stamp_of(h.iteration))
+                          .code()
                     : add_to_sum(table, h.iteration, *entries, request.values, *arguments);
         }
         if (outcome.status != Errc::kOk) all = nullptr;
@@ -118,6 +119,7 @@ void Shard::record_made_rows(ShardTable& table, const Request& request, size_t r
     if (table.rows->row_count() == row_count) [[likely]]
         return;
     table.was_pushed = true;
+    if (table.rows->schema().erasable) return;  // they are empty, which copies need not know
     streams_.made_rows(table, keys_of(request));
 }
 
@@ -180,6 +182,10 @@ Result<Entries> resolve(ShardTable& table, const Request& request, const Segment
         return entries;
     }
     entries.keys = keys_of(request);
+    if (request.erases()) [[unlikely]] {
+        WEIR_ASSIGN(entries.list, table.rows->rows_to_erase(entries.keys, held));
+        return entries;
+    }
     WEIR_ASSIGN(entries.list, h.kind == Kind::kPush ? table.rows->rows_for_push(entries.keys, held)
                                                     : table.rows->rows_for_pull(entries.keys));
     return entries;

@@ -27,6 +27,8 @@ void Shard::scan(Session& session, const wire::Frame& frame) {
         asked->width != schema.width) {
         return refused(Errc::kTypeMismatch);
     }
+    if ((asked->columns & ScanMessage::kStamps) != 0 && !schema.erasable)
+        return refused(Errc::kInvalidArgument);
     const ScanColumns columns = RowScan::columns_of(*table.rows, *asked);
     const size_t row_count_max = columns.rows_in(asked->memory.length_bytes);
     if (schema.layout != Layout::kSparse || row_count_max == 0)

@@ -38,7 +38,7 @@ std::vector<std::byte> Shard::stats() {
     message.table_bytes = use.used_bytes - std::min<uint64_t>(cached_bytes, use.used_bytes);
     message.lists_remembered = lists_.list_count();
     for (const auto& table : tables_) {
-        if (table != nullptr) message.keys_held += table->rows->row_count();
+        if (table != nullptr) message.keys_held += table->rows->written_count();
     }
     note_open_iterations(message);
     return message.encode();

@@ -28,6 +28,7 @@ struct ShardTable final : TableReplica {
     OpenIterations iterations;
     RequestQueue deferred;  ///< wait until an iteration is closed
     Pins pins;
+    uint64_t erased_in = 0;        ///< the last change that has erased rows
     uint64_t closed_at_start = 0;  ///< iterations: it was read from a checkpoint
     uint64_t watched = 0;          ///< as Shard::watch_iterations() counts iterations
 };

@@ -112,6 +112,7 @@ void Shard::add_table(TableToFill& table) {
     }
     made->iterations.state().restart(primary_ranges());
     set_members(*made);
+    if (made->rows->schema().erasable) erasable_.push_back(table.number);
     tables_.put(table.number, std::move(made));
     tables_.dropped.erase(table.number);
     finish_iterations(*tables_[table.number]);  // those before its first member's are empty
@@ -160,6 +161,7 @@ void Shard::report_drops() {
 
 void Shard::drop_made_table(uint32_t number) {
     tables_.dropped.insert(number);
+    std::erase(erasable_, number);
     streams_.forget_table(number);
     dropped_.push_back(tables_.take(number));
     ShardTable& table = *dropped_.back();

@@ -59,9 +59,8 @@ Status Aggregate::add_rows(std::span<const uint32_t> rows, const std::byte* push
 
 /// Counts a push to the row, before it is combined.
 void Aggregate::count(uint32_t row) noexcept {
-    const bool is_touched = (touched_[row / 64] >> row % 64 & 1) != 0;
     auto* const at = reinterpret_cast<uint32_t*>(counts_->view().at(row));
-    *at = is_touched ? *at + 1 : 1;
+    *at = has(row) ? *at + 1 : 1;
 }
 
 /// Makes means of the sums of rows that lie side by side.

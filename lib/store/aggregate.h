@@ -69,6 +69,11 @@ public:
         }
     }
 
+    /// Whether something was added to the row.
+    [[nodiscard]] bool has(uint32_t row) const noexcept {
+        return row / 64 < touched_.size() && (touched_[row / 64] >> row % 64 & 1) != 0;
+    }
+
     /// Forgets all that was added, without running the rule.
     void clear() noexcept {
         std::ranges::fill(touched_, 0);

@@ -52,6 +52,12 @@ public:
         if (row < layout_.row_end) __builtin_prefetch(&places_[row]);
     }
 
+    /// The state of a row that is_to_read(), as it was. Only where a unit is a row.
+    [[nodiscard]] const std::byte* state_of(const RowTarget& table, uint32_t row) noexcept {
+        const uint32_t place = places_[row];
+        return place >= kSlots ? slot(place - kSlots) + layout_.value_bytes : table.state.at(row);
+    }
+
     /// Has the processor fetch what read() will copy. Only where a unit is a row.
     void prefetch_row(const RowTarget& table, uint32_t row) noexcept;
 

@@ -17,6 +17,7 @@ struct RowLayout {
     uint32_t state_bytes = 0;  ///< a multiple of the size of a value
     ValueType pushed_type = ValueType::kFloat32;
     uint32_t pushed_values = 1;  ///< that a push brings
+    uint32_t stamp_bytes = 0;    ///< of the state, at its end: RowStamps; 0: the table keeps none
 
     [[nodiscard]] constexpr size_t value_bytes() const noexcept {
         return width * size_of(value_type);
@@ -24,6 +25,16 @@ struct RowLayout {
 
     [[nodiscard]] constexpr size_t pushed_bytes() const noexcept {
         return pushed_values * size_of(pushed_type);
+    }
+
+    [[nodiscard]] constexpr bool has_stamps() const noexcept { return stamp_bytes != 0; }
+
+    /// As the rule sees its rows.
+    [[nodiscard]] constexpr RowLayout without_stamps() const noexcept {
+        RowLayout of_rule = *this;
+        of_rule.state_bytes -= stamp_bytes;
+        of_rule.stamp_bytes = 0;
+        return of_rule;
     }
 
     /// Values and state.

@@ -13,6 +13,8 @@ constexpr uint8_t kNotFinite = 1;  // a flag: allow_not_finite
 constexpr uint8_t kNotSaved = 2;   // another one: not in_checkpoints
 constexpr uint8_t kAtRandom = 4;   // another one: stochastic rounding
 constexpr uint8_t kCombined = 8;   // another one: combine follows max_delay
+constexpr uint8_t kErasable = 16;  // another one: erasable
+constexpr uint8_t kFlags = kNotFinite | kNotSaved | kAtRandom | kCombined | kErasable;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ std::string encode_schema(const TableSchema& schema) {
     const int flags = (schema.allow_not_finite ? kNotFinite : 0) |
                       (schema.in_checkpoints ? 0 : kNotSaved) |
                       (schema.rounding == Rounding::kStochastic ? kAtRandom : 0) |
-                      (schema.combine ? kCombined : 0);
+                      (schema.combine ? kCombined : 0) | (schema.erasable ? kErasable : 0);
     writer.number(static_cast<uint8_t>(flags)).number(schema.max_delay);
     if (schema.combine) writer.number(*schema.combine);
     if (schema.rule_hash != 0) writer.number(schema.rule_version).number(schema.rule_hash);
@@ -63,6 +65,7 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
     schema.allow_not_finite = (flags & kNotFinite) != 0;
     schema.in_checkpoints = (flags & kNotSaved) == 0;
     schema.rounding = (flags & kAtRandom) != 0 ? Rounding::kStochastic : Rounding::kNearest;
+    schema.erasable = (flags & kErasable) != 0;
     schema.max_delay = reader.number<uint32_t>();
     if ((flags & kCombined) != 0) {
         schema.combine = reader.number<Combine>();
@@ -74,8 +77,7 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
         if (schema.rule_hash == 0) return std::nullopt;
         if (form == 1) schema.rule_hash = 0;  // of what was compared then
     }
-    if (!reader.done() || (flags & ~(kNotFinite | kNotSaved | kAtRandom | kCombined)) != 0 ||
-        !is_valid(schema.value_type) ||
+    if (!reader.done() || (flags & ~kFlags) != 0 || !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
         return std::nullopt;
     }

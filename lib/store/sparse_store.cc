@@ -275,6 +275,29 @@ void SparseStore::drop_outside(KeyCursor& cursor, const PositionSet& kept,
                                size_t bucket_count_max) {
     some_rows_.clear();
     index_.remove_outside(cursor, kept, bucket_count_max, some_rows_);
+    free_rows(cursor.at_end);
+}
+
+void SparseStore::drop_if(KeyCursor& cursor, const KeyIndex::Drops& drops,
+                          size_t bucket_count_max) {
+    some_rows_.clear();
+    index_.remove_if(cursor, drops, bucket_count_max, some_rows_);
+    free_rows(cursor.at_end);
+}
+
+void SparseStore::reset(std::span<const uint32_t> rows) noexcept {
+    rows_.reset_rows(rows);
+    if (!initial_rows_.are_random()) return;
+    const RowView view = rows_.view();
+    for (const uint32_t row : rows) {
+        uint64_t key = 0;
+        kept_keys(this, {&row, 1}, &key);
+        initial_rows_.fill(key, view.at(row));
+    }
+}
+
+/// The index has let go of some_rows_.
+void SparseStore::free_rows(bool is_at_end) {
     if (index_.size() == 0) {
         index_.clear();
         rows_.clear();
@@ -286,7 +309,7 @@ void SparseStore::drop_outside(KeyCursor& cursor, const PositionSet& kept,
     rows_.reset_rows(some_rows_);
     for (const uint32_t row : some_rows_)
         free_.add(row);
-    if (cursor.at_end) give_back_extents();
+    if (is_at_end) give_back_extents();
 }
 
 void SparseStore::give_back_extents() {

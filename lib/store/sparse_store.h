@@ -92,6 +92,11 @@ public:
     /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
     /// back the memory of extents that have no row left.
     void drop_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max);
+    /// The same of rows of which drops(key, row) says so.
+    void drop_if(KeyCursor& cursor, const KeyIndex::Drops& drops, size_t bucket_count_max);
+
+    /// Makes rows initial again, which stay with their keys. If that is random, the store keeps keys.
+    void reset(std::span<const uint32_t> rows) noexcept;
 
     /// Whether find_or_insert_rows() has made the row since forget_made().
     [[nodiscard]] bool was_made(uint32_t row) const noexcept {
@@ -142,6 +147,7 @@ private:
     void walk(Use&& use) const;
     [[nodiscard]] Status take_rows(std::span<uint32_t> rows);
     [[nodiscard]] Status reserve_rows(size_t row_count);
+    void free_rows(bool is_at_end);
     void give_back_extents();
     void note_made(uint32_t first_row, uint32_t row_count);
 

@@ -58,10 +58,10 @@ TableShard::TableShard(const TableSchema& schema, const PositionSet& owned, cons
     : schema_(schema),
       rule_entry_(rule),
       memory_(memory),
-      layout_(rule.layout(schema.value_type, schema.width)),
+      layout_(rule.layout(schema.value_type, schema.width, schema.erasable)),
       combine_(schema.combine.value_or(rule.combine)),
       initial_rows_(schema.initial_value, schema.value_type, schema.width),
-      rule_(rule, layout_, schema.rounding, schema.parameters, schema.name,
+      rule_(rule, layout_.without_stamps(), schema.rounding, schema.parameters, schema.name,
             secret_seed ? std::optional(mix64(*secret_seed + schema.id)) : std::nullopt),
       pulled_row_bytes_(layout_.value_bytes()),
       pushed_row_bytes_(layout_.pushed_bytes()),
@@ -76,11 +76,11 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
     const ValueType of_state = layout_.pushed_type;
     const double constant = schema_.initial_value.is_random() ? 0 : schema_.initial_value.first;
     auto initial = repeated(constant, schema_.value_type, schema_.width);
-    std::vector<std::byte> state(layout_.state_bytes);
+    std::vector<std::byte> state(layout_.without_stamps().state_bytes);
     try {
         if (rule.initial_state)
             state = repeated(rule.initial_state(schema_.parameters), of_state,
-                             layout_.state_bytes / size_of(of_state));
+                             state.size() / size_of(of_state));
         if (rule.fill_state)
             rule.fill_state(state.data(), of_state, schema_.width, schema_.parameters);
     } catch (const std::bad_alloc&) {
@@ -89,6 +89,9 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
         return Error(Errc::kException, fmt::format("table '{}': rule '{}' threw: {}", schema_.name,
                                                    rule.name, text_of_exception()));
     }
+    state.resize(layout_.state_bytes);  // behind it, stamps of empty rows
+    // Of what is erased the values are made of the keys.
+    const bool makes_rows_again = schema_.erasable && schema_.initial_value.is_random();
     if (schema_.layout == Layout::kDense) {
         auto dense = DenseStore::make(memory, owned.dense_keys(schema_.key_count), initial_rows_,
                                       initial, state);
@@ -102,7 +105,7 @@ Status TableShard::make_store(Memory& memory, const RuleEntry& rule, const Posit
         initial.insert(initial.end(), state.begin(), state.end());
         store_.emplace(SparseStore(memory, initial_rows_, initial, pulled_row_bytes_, state_at,
                                    share_of(schema_.key_count, owned), secret_seed,
-                                   rule.wants_keys));
+                                   rule.wants_keys || makes_rows_again));
     }
     return {};
 }
@@ -376,7 +379,8 @@ Result<RowList> TableShard::rows_of(std::span<const uint64_t> keys, For use,
         }
         if (missing) {  // not remembered: missing keys may come later
             scratch_rows_.assign(rows.begin(), rows.end());
-            return RowList{scratch_rows_, id, nullptr, missing_};
+            return RowList{scratch_rows_, id, nullptr, missing_,
+                           held != nullptr ? &lists_.marks().touched() : nullptr};
         }
         if (missing.code() != Errc::kNoMemory) return missing.error();
         // No memory is left for new keys: try again, without room for remembering the list.
@@ -417,11 +421,13 @@ Result<RowList> TableShard::known_rows(const ListId& id, For use, const SegmentL
 }
 
 Status TableShard::push(const RowList& list, std::span<const std::byte> pushed,
-                        const RuleArguments* arguments) {
+                        const RuleArguments* arguments, uint32_t stamp) {
     WEIR_TRY(check_pushed(list.rows.size(), pushed));
     if (kept_ != nullptr) [[unlikely]]
         kept_->keep(target(), list.rows);
     rule_.rows(target(), list.rows, pushed.data(), arguments);
+    if (layout_.has_stamps()) [[unlikely]]
+        written_ += stamps().raise(list.rows, stamp);
     return {};
 }
 
@@ -444,7 +450,7 @@ Status TableShard::are_written(const Entries& entries, std::span<std::byte> out)
     if (entries.is_range || schema_.layout == Layout::kDense || out.size() != entries.count())
         return refused(Errc::kInvalidArgument, "which keys were pushed is not known of it");
     for (size_t i = 0; i < out.size(); ++i)
-        out[i] = std::byte{entries.list.rows[i] != kNoRow};
+        out[i] = std::byte{is_written(entries.list.rows[i])};
     return {};
 }
 
@@ -512,6 +518,7 @@ Status TableShard::push_aggregate(uint64_t iteration, const RowList& list,
 
 void TableShard::drop_aggregate(uint64_t iteration) noexcept {
     if (std::optional<Aggregate>& aggregate = aggregate_of(iteration)) aggregate->clear();
+    left_empty_ = 0;
 }
 
 void TableShard::list_aggregated(uint64_t iteration, AggregatedRows& listed) {
@@ -557,6 +564,13 @@ void TableShard::apply_aggregate(uint64_t iteration, const RuleArguments* argume
     if (kept_ != nullptr) {
         aggregate->for_touched(
             [&](uint32_t row, size_t row_count) { kept_->keep(target(), row, row_count); });
+    }
+    if (layout_.has_stamps()) {
+        left_empty_ = 0;
+        aggregate->for_touched([&, at = stamps()](uint32_t row, size_t row_count) {
+            for (; row_count > 0; ++row, --row_count)
+                written_ += at.raise(row, stamp_of(iteration));
+        });
     }
     aggregate->apply(target(), rule_, arguments);
 }

@@ -19,6 +19,7 @@
 #include "lib/key/position_slices.h"
 #include "lib/store/aggregate.h"
 #include "lib/store/dense_store.h"
+#include "lib/store/erasing/row_stamps.h"
 #include "lib/store/index/known_lists.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/memory.h"
@@ -107,6 +108,11 @@ public:
     /// The number of keys that have a row here.
     [[nodiscard]] size_t row_count() const;
 
+    /// Without those whose rows are empty (RowStamps).
+    [[nodiscard]] size_t written_count() const {
+        return layout_.has_stamps() ? written_ : row_count();
+    }
+
     /// The arguments of a push, in the order in which the rule names them; none: the table's.
     /// Errors: Errc::kInvalidArgument, naming table, rule, argument and value
     [[nodiscard]] Result<RuleArguments> arguments(std::span<const double> given) const;
@@ -149,24 +155,25 @@ public:
     /// Errors: Errc::kUnknownList
     [[nodiscard]] Result<RowList> known_rows(const ListId& id, const SegmentList* held = nullptr);
 
+    /// `stamp`: of an erasable table, not 0.
     [[nodiscard]] Status push(const RowList& list, std::span<const std::byte> pushed,
-                              const RuleArguments* arguments = nullptr);
+                              const RuleArguments* arguments = nullptr, uint32_t stamp = 1);
     [[nodiscard]] Status pull(const RowList& list, std::span<std::byte> out) const;
 
     // Either of the two.
 
     [[nodiscard]] Status push(const Entries& entries, std::span<const std::byte> pushed,
-                              const RuleArguments* arguments = nullptr) {
+                              const RuleArguments* arguments = nullptr, uint32_t stamp = 1) {
         return entries.is_range ? push(entries.range, pushed, arguments)
-                                : push(entries.list, pushed, arguments);
+                                : push(entries.list, pushed, arguments, stamp);
     }
 
     [[nodiscard]] Status pull(const Entries& entries, std::span<std::byte> out) const {
         return entries.is_range ? pull(entries.range, out) : pull(entries.list, out);
     }
 
-    /// Writes 1 for each key that was ever pushed, else 0: of a sparse table, a key has a row then, which
-    /// does not end.
+    /// Writes 1 for each key that was ever pushed, and not erased since, else 0: of a sparse table, a key has
+    /// a row then.
     /// Shape:   out.size() == entries.count()
     /// Errors:  Errc::kInvalidArgument (dense table, wrong size)
     [[nodiscard]] Status are_written(const Entries& entries, std::span<std::byte> out) const;
@@ -174,8 +181,36 @@ public:
     // The same of rows as they are stored, values and then state: row_layout().row_bytes() per key. A push
     // runs no rule: these rows take the place of what was there.
 
-    [[nodiscard]] Status push_rows(const Entries& entries, std::span<const std::byte> rows);
+    /// `stamp`: of an erasable table, for rows that have a lower one.
+    [[nodiscard]] Status push_rows(const Entries& entries, std::span<const std::byte> rows,
+                                   uint32_t stamp = 1);
     [[nodiscard]] Status pull_rows(const Entries& entries, std::span<std::byte> out) const;
+
+    // Rows that end, of an erasable table. One that is erased becomes initial, and is empty: it stays with its key
+    // until the vacuum takes it, and is nothing to anybody but who holds its number.
+
+    /// As rows_for_push(), but makes none: a list of which some keys have no row is not remembered.
+    [[nodiscard]] Result<RowList> rows_to_erase(std::span<const uint64_t> keys,
+                                                const SegmentList* held = nullptr);
+    /// Erases rows; with `before` those with a lower stamp.
+    /// Errors: Errc::kInvalidArgument (a range, or the table is not erasable)
+    [[nodiscard]] Status erase(const Entries& entries, std::optional<uint32_t> before = {});
+
+    [[nodiscard]] bool is_written(uint32_t row) const {
+        if (row == kNoRow || !layout_.has_stamps()) return row != kNoRow;
+        return !stamps().is_empty(row);
+    }
+
+    /// Whether vacuum_some() has something to do: a quarter of all rows is empty, and nothing keeps them where they
+    /// are.
+    [[nodiscard]] bool wants_vacuum() const noexcept {
+        if (!layout_.has_stamps() || kept_ != nullptr || drop_cursor_) return false;
+        return vacuum_cursor_.has_value() || has_many_empty();
+    }
+
+    /// Takes some empty rows from their keys, in a bounded time; their room is used again. Not those of which an
+    /// open iteration has a sum. Forgets the key lists. Nobody may still use a RowList.
+    void vacuum_some();
 
     // Aggregation over workers, by iteration. Those that are not applied or dropped lie within
     // schema().window() iterations, one after the other: each has an aggregate of its own.
@@ -246,7 +281,7 @@ public:
     /// Finds up to `row_count_max` rows of `positions`, from `cursor` on, in a bounded time, and
     /// moves the cursor on: none may be found although more follow. A walk from KeyCursor{} to
     /// at_end finds every row once that was there all the time, and every other row once or not
-    /// at all. Any cursor is safe.
+    /// at all. Any cursor is safe. Empty rows are left out.
     void list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
               ListedRows& listed) const;
     /// As list(), of a sparse table, in the order of its rows in memory, which is several times as fast.
@@ -258,6 +293,8 @@ public:
     /// Shape:   out.size() == listed.row_count() * row_layout().value_bytes(), or of state_bytes
     void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
     void copy_state(const ListedRows& listed, std::span<std::byte> out) const;
+    /// Of an erasable table: out.size() == listed.row_count() * 4.
+    void copy_stamps(const ListedRows& listed, std::span<std::byte> out) const;
     /// The same of rows of a RowList.
     void copy_values(std::span<const uint32_t> rows, std::span<std::byte> out) const;
     void copy_state(std::span<const uint32_t> rows, std::span<std::byte> out) const;
@@ -295,7 +332,10 @@ public:
                               std::span<const std::byte> state);
     [[nodiscard]] Status take(std::span<const uint64_t> keys, std::span<const std::byte> values,
                               std::span<const std::byte> state);
-    /// The same of rows that one of the next two has found.
+    /// Whether the state of rows that come from elsewhere says that some are empty: they are to be taken by their
+    /// keys, and make no row.
+    [[nodiscard]] bool has_empty(std::span<const std::byte> state) const noexcept;
+    /// The same of rows that one of the next two has found; none is empty.
     [[nodiscard]] Status take(const RowList& list, std::span<const std::byte> values,
                               std::span<const std::byte> state);
     /// As rows_for_push() and known_rows(), of any rows that are held. Lists that this remembers are
@@ -372,6 +412,18 @@ private:
     [[nodiscard]] Status check_held(std::span<const uint64_t> block) const;
     [[nodiscard]] Status check_served(std::span<const uint64_t> block) const;
     [[nodiscard]] Status check_whole(size_t row_count, size_t bytes) const;
+    void list_all(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+                  ListedRows& listed) const;
+    void leave_out_empty(ListedRows& listed) const;
+    void reset(std::span<const uint32_t> rows);
+    void put(std::span<const uint32_t> rows, const std::byte* values, const std::byte* state);
+    [[nodiscard]] Status take_with_empty(std::span<const uint64_t> keys, const std::byte* values,
+                                         const std::byte* state);
+    [[nodiscard]] bool has_many_empty() const noexcept;
+    [[nodiscard]] bool is_in_a_sum(uint32_t row) const noexcept;
+
+    [[nodiscard]] RowStamps stamps() const { return {target(), layout_}; }
+
     [[nodiscard]] Status check_taken(uint64_t key_count, std::span<const std::byte> values,
                                      std::span<const std::byte> state) const;
     void forget_made() noexcept;
@@ -404,6 +456,14 @@ private:
     std::optional<KeyCursor> drop_cursor_;  // of rows outside of owned_
     std::optional<std::variant<DenseStore, SparseStore>> store_;
     std::unique_ptr<KeptRows> kept_;  ///< of the snapshot, if there is one
+
+    // Of an erasable table.
+    size_t written_ = 0;                      ///< rows that are not empty
+    size_t left_empty_ = 0;                   ///< by the last walk of the vacuum, as sums are open
+    std::optional<KeyCursor> vacuum_cursor_;  ///< of that walk
+    std::vector<uint32_t> some_rows_;         ///< kept for their memory, as what follows
+    std::vector<uint64_t> some_keys_;
+
     KnownLists& lists_;
     std::vector<std::optional<Aggregate>> aggregates_;  ///< schema_.window()
 

@@ -25,6 +25,12 @@ constexpr size_t kDropBuckets = size_t{1} << 9;
 
 void TableShard::list(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
                       ListedRows& listed) const {
+    list_all(cursor, positions, row_count_max, listed);
+    if (layout_.has_stamps()) leave_out_empty(listed);
+}
+
+void TableShard::list_all(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
+                          ListedRows& listed) const {
     listed.range = {};
     listed.keys.clear();
     listed.rows.clear();
@@ -58,8 +64,11 @@ bool TableShard::list_by_row(KeyCursor& cursor, const PositionSet& positions, si
     listed.rows.clear();
     listed.first_row.reset();
     auto& sparse = std::get<SparseStore>(*store_);
-    return sparse.list_by_row(memory_, cursor, positions, std::min(row_count_max, kRowsLooked),
-                              kRowsLooked, listed.keys, listed.rows, listed.first_row);
+    const bool is_listed =
+        sparse.list_by_row(memory_, cursor, positions, std::min(row_count_max, kRowsLooked),
+                           kRowsLooked, listed.keys, listed.rows, listed.first_row);
+    if (is_listed && layout_.has_stamps()) leave_out_empty(listed);
+    return is_listed;
 }
 
 void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out) const {
@@ -112,7 +121,7 @@ Status TableShard::keep_snapshot() {
 
 void TableShard::list_snapshot(KeyCursor& cursor, const PositionSet& positions,
                                size_t row_count_max, ListedRows& listed) const {
-    list(cursor, positions, row_count_max, listed);
+    list_all(cursor, positions, row_count_max, listed);
     if (!listed.range.empty()) {
         const auto row = std::get<DenseStore>(*store_).first_row(listed.range);
         const size_t row_count = kept_->whole_units(row.value_or(0), listed.range.key_count());
@@ -125,6 +134,9 @@ void TableShard::list_snapshot(KeyCursor& cursor, const PositionSet& positions,
     size_t count = 0;
     for (size_t i = 0; i < listed.keys.size(); ++i) {
         if (!kept_->is_to_read(listed.rows[i])) continue;  // it came later
+        if (layout_.has_stamps() &&
+            RowStamps::in(kept_->state_of(table, listed.rows[i]), layout_) == 0)
+            continue;  // it was empty then
         listed.keys[count] = listed.keys[i];
         listed.rows[count++] = listed.rows[i];
         kept_->prefetch_row(table, listed.rows[i]);
@@ -194,13 +206,18 @@ Status TableShard::take(std::span<const uint64_t> keys, std::span<const std::byt
         const size_t count = std::min(kBlockKeys, keys.size() - begin);
         const std::span<const uint64_t> block = copy_block(keys.subspan(begin, count));
         WEIR_TRY(check_held(block));
+        if (has_empty(state.subspan(begin * layout_.state_bytes, count * layout_.state_bytes))) {
+            WEIR_TRY(take_with_empty(block, values.data() + begin * pulled_row_bytes_,
+                                     state.data() + begin * layout_.state_bytes));
+            continue;
+        }
         if (scratch_rows_.size() < count) scratch_rows_.resize(count);
         const std::span rows(scratch_rows_.data(), count);
         WEIR_TRY(look_up_block(block, true, rows));
         const std::byte* const from = values.data() + begin * pulled_row_bytes_;
         const std::byte* const state_from =
             state.empty() ? nullptr : state.data() + begin * layout_.state_bytes;
-        std::visit([&](auto& store) { store.put(rows, from, state_from); }, *store_);
+        put(rows, from, state_from);
     }
     return {};
 }
@@ -209,8 +226,15 @@ Status TableShard::take(const RowList& list, std::span<const std::byte> values,
                         std::span<const std::byte> state) {
     WEIR_TRY(check_taken(list.rows.size(), values, state));
     const std::byte* const state_from = state.empty() ? nullptr : state.data();
-    std::visit([&](auto& store) { store.put(list.rows, values.data(), state_from); }, *store_);
+    put(list.rows, values.data(), state_from);
     return {};
+}
+
+void TableShard::put(std::span<const uint32_t> rows, const std::byte* values,
+                     const std::byte* state) {
+    if (layout_.has_stamps()) [[unlikely]]
+        written_ += stamps().raise(rows, 1);  // until the store has their own
+    std::visit([&](auto& store) { store.put(rows, values, state); }, *store_);
 }
 
 Result<RowList> TableShard::rows_to_take(std::span<const uint64_t> keys) {
@@ -280,7 +304,17 @@ void TableShard::give_up(const PositionSet& positions) {
 
 bool TableShard::drop_some() {
     if (!drop_cursor_) return false;
-    std::get<SparseStore>(*store_).drop_outside(*drop_cursor_, owned_, kDropBuckets);
+    auto& sparse = std::get<SparseStore>(*store_);
+    if (!layout_.has_stamps()) {
+        sparse.drop_outside(*drop_cursor_, owned_, kDropBuckets);
+    } else {
+        const auto drops = [&, at = stamps()](uint64_t key, uint32_t row) {
+            if (owned_.contains(PositionMap::sparse().position(key))) return false;
+            if (at.is_written(row)) --written_;
+            return true;
+        };
+        sparse.drop_if(*drop_cursor_, drops, kDropBuckets);
+    }
     if (drop_cursor_->at_end) drop_cursor_.reset();
     return drop_cursor_.has_value();
 }

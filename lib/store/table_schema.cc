@@ -104,6 +104,10 @@ Result<const RuleEntry*> find_rule(const TableSchema& schema, const RuleRegistry
     if (schema.width == 0 || schema.width > TableSchema::kWidthMax)
         return refused(schema, fmt::format("the width is {}; it must be 1 to {}", schema.width,
                                            TableSchema::kWidthMax));
+    if (schema.layout == Layout::kDense && schema.erasable)
+        return refused(schema,
+                       "it is dense, so its rows are there as long as the table: only a sparse "
+                       "table can be erasable");
     if (schema.layout == Layout::kDense && schema.key_count == 0)
         return refused(schema, "a dense table needs a key_count, the number of its keys");
     if (const Status sound = check_initial(schema.initial_value, schema.value_type); !sound)
@@ -192,6 +196,7 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
         return differs("max_delay", is.max_delay, wanted.max_delay);
     if (is.in_checkpoints != wanted.in_checkpoints)
         return differs("in_checkpoints", is.in_checkpoints, wanted.in_checkpoints);
+    if (is.erasable != wanted.erasable) return differs("erasable", is.erasable, wanted.erasable);
     if (is.combine != wanted.combine) {
         const auto name = [](const std::optional<Combine>& combine) {
             return combine ? to_string(*combine) : "that of the rule";

@@ -44,6 +44,7 @@ struct TableSchema {
     uint32_t max_delay = 0;         ///< iterations that a worker may be ahead of the slowest
     bool in_checkpoints = true;  ///< false: a job that goes on from one begins with an empty table
     std::optional<Combine> combine{};  ///< the parts of an iteration; none: as the rule says
+    bool erasable = false;             ///< sparse: rows have stamps, and may be erased
 
     /// How many iterations are open at a time.
     [[nodiscard]] uint32_t window() const noexcept { return max_delay + 1; }

@@ -2,6 +2,7 @@
 /// \file
 /// TableShard: rows as they are stored, values and state, which workers read and set.
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -65,7 +66,8 @@ Status TableShard::pull_rows(const Entries& entries, std::span<std::byte> out) c
     return {};
 }
 
-Status TableShard::push_rows(const Entries& entries, std::span<const std::byte> rows) {
+Status TableShard::push_rows(const Entries& entries, std::span<const std::byte> rows,
+                             uint32_t stamp) {
     const size_t count = entries.count();
     WEIR_TRY(check_whole(count, rows.size()));
     RowColumns columns(layout_, count);
@@ -74,6 +76,9 @@ Status TableShard::push_rows(const Entries& entries, std::span<const std::byte> 
                      std::memcpy(values, row, layout_.value_bytes());
                      if (layout_.state_bytes != 0)
                          std::memcpy(state, row + layout_.value_bytes(), layout_.state_bytes);
+                     if (layout_.has_stamps())
+                         RowStamps::put(state, layout_,
+                                        std::max(stamp, RowStamps::in(state, layout_)));
                  });
     if (!entries.is_range) {
         if (kept_ != nullptr) kept_->keep(target(), entries.list.rows);

@@ -26,9 +26,11 @@ constexpr bool is_single(unsigned bits) noexcept {
 
 /// Of a push or pull whose encoding is not 0.
 bool encoding_is_consistent(const FrameHeader& h) noexcept {
-    if (h.encoding == kWholeRows) return (h.flags & kAggregate) == 0;
-    if (h.kind == Kind::kPull) return h.encoding == kAsksWritten;
-    constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote;
+    if (h.kind == Kind::kPull) return h.encoding == kAsksWritten || h.encoding == kWholeRows;
+    if ((h.encoding & (kErases | kHasStamp)) != 0 && (h.flags & kIteration) != 0) return false;
+    const unsigned rest = h.encoding & ~unsigned{kHasStamp};
+    if (rest == kErases || rest == kWholeRows) return (h.flags & kAggregate) == 0;
+    constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote | kHasStamp;
     const bool wants_values = (h.encoding & kWantsValues) != 0;
     return (h.encoding & ~kOfPushes) == 0 && h.part_status == Errc::kOk &&
            (wants_values || (h.encoding & kOutRemote) == 0) &&
@@ -66,6 +68,13 @@ bool take_rest(std::span<const std::byte>& rest, FrameHeader& h) noexcept {
     return true;
 }
 
+bool take_stamp(std::span<const std::byte>& rest, uint32_t& stamp) noexcept {
+    uint64_t wide = 0;
+    if (!take(rest, wide) || wide == 0 || wide > ~uint32_t{0}) return false;
+    stamp = static_cast<uint32_t>(wide);
+    return true;
+}
+
 bool take_arguments(std::span<const std::byte>& rest,
                     std::span<const std::byte>& arguments) noexcept {
     uint64_t count = 0;
@@ -92,6 +101,7 @@ bool take_padding(std::span<const std::byte>& rest, size_t frame_bytes) noexcept
 Errc decode_request(std::span<const std::byte> rest, Frame& frame) noexcept {
     const FrameHeader& h = frame.header;
     if (!request_is_consistent(h)) return Errc::kProtocol;
+    if ((h.encoding & kHasStamp) != 0 && !take_stamp(rest, frame.stamp)) return Errc::kProtocol;
     if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, frame.arguments))
         return Errc::kProtocol;
     if ((h.flags & kKeysRemote) != 0) {
@@ -148,6 +158,7 @@ Errc decode_next(std::span<const std::byte>& rest, Frame& frame) noexcept {
     frame.out_at = {};
     frame.ends = {};
     frame.number = 0;
+    frame.stamp = 0;
     frame.arguments = {};
     frame.keys = {};
     frame.values = body;

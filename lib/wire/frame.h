@@ -114,6 +114,9 @@ enum Encoding : uint8_t {
     kAsksWritten = 8,   ///< pull: a byte for each key, 1 if it was ever pushed, and not its values
     kWholeRows = 16,    ///< values are whole rows as they are stored, with the state of the rule; a
                         ///< push puts them in the place of what was there
+    kErases = 32,    ///< push: brings no values; its keys are as if never written; with kHasStamp,
+                     ///< those whose rows have a lower stamp
+    kHasStamp = 64,  ///< push: the body begins with a stamp, as 8 bytes, before arguments
 };
 
 /// The most arguments of a push.
@@ -222,6 +225,7 @@ struct Frame {
     MemoryHandle out_at;     ///< with kOutRemote
     ListEnds ends;           ///< with kKeysKnown
     uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
+    uint32_t stamp = 0;      ///< with kHasStamp, not 0
     std::span<const std::byte> arguments;  ///< with kHasArguments: doubles
     std::span<const std::byte> keys;       ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>

@@ -44,7 +44,7 @@ std::optional<ScanMessage> ScanMessage::decode(std::span<const std::byte> body) 
         message.positions.push_back({first, last});
     } while (!reader.done());
     if (message.memory.length_bytes > wire::kRequestBytesMax) return std::nullopt;
-    if ((message.columns & ~(kValues | kState)) != 0) return std::nullopt;
+    if ((message.columns & ~(kValues | kState | kStamps)) != 0) return std::nullopt;
     if (begins > 1 || by_row > 1 || message.first_key > message.last_key) return std::nullopt;
     return message;
 }

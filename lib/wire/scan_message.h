@@ -24,7 +24,8 @@ struct ScanMessage {
 
     enum Columns : uint8_t {
         kValues = 1,
-        kState = 2,  ///< of the table's rule
+        kState = 2,   ///< of the table's rule
+        kStamps = 4,  ///< of an erasable table
     };
 
     wire::MemoryHandle memory{};  ///< of the worker, 8-byte aligned, where the rows go
@@ -50,6 +51,7 @@ struct ScanMessage {
 struct ScanColumns {
     size_t value_bytes = 0;  ///< of a row; 0: not asked for
     size_t state_bytes = 0;
+    size_t stamp_bytes = 0;
 
     [[nodiscard]] static constexpr size_t aligned(size_t bytes) noexcept {
         return (bytes + 7) / 8 * 8;
@@ -63,16 +65,20 @@ struct ScanColumns {
         return values_at(row_count) + aligned(row_count * value_bytes);
     }
 
+    [[nodiscard]] constexpr size_t stamps_at(size_t row_count) const noexcept {
+        return state_at(row_count) + aligned(row_count * state_bytes);
+    }
+
     /// What so many rows take.
     [[nodiscard]] constexpr size_t bytes(size_t row_count) const noexcept {
-        return state_at(row_count) + aligned(row_count * state_bytes);
+        return stamps_at(row_count) + aligned(row_count * stamp_bytes);
     }
 
     /// How many rows have room in `bytes_max`.
     [[nodiscard]] constexpr size_t rows_in(size_t bytes_max) const noexcept {
-        constexpr size_t kPadding = 2 * sizeof(uint64_t);
+        constexpr size_t kPadding = 3 * sizeof(uint64_t);
         if (bytes_max < bytes(1)) return 0;
-        const size_t row_bytes = sizeof(uint64_t) + value_bytes + state_bytes;
+        const size_t row_bytes = sizeof(uint64_t) + value_bytes + state_bytes + stamp_bytes;
         return bytes_max < kPadding + row_bytes ? 1 : (bytes_max - kPadding) / row_bytes;
     }
 };

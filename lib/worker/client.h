@@ -246,6 +246,10 @@ struct TableOptions {
     /// most 63.
     uint32_t max_delay = 0;
     bool in_checkpoints = true;  ///< false: what it has is worth nothing to a job that goes on
+    /// Sparse: Table::erase() and expire() work. Each row then has a stamp beside its state, of 4 bytes (8 if
+    /// values are of 8 bytes): when it was last pushed, as PushOptions::stamp says. The servers use the
+    /// memory of erased rows again.
+    bool erasable = false;
 };
 
 /// Keeps memory of the caller registered, so that servers may read and write it. The destructor

@@ -33,7 +33,8 @@ TableScan::TableScan(std::shared_ptr<ClientState> state, std::shared_ptr<const T
                                                  : static_cast<uint64_t>(options.deadline.count());
     status_ = check(options);
     if (!status_) return;
-    const ScanExtent extent{options.keys, options.share, options.shares, options.has_state};
+    const ScanExtent extent{options.keys,      options.share,      options.shares,
+                            options.has_state, options.has_values, options.has_stamps};
     if (info_->positions.is_dense()) {
         source_ = std::make_unique<DenseScan>(
             state_->core(),
@@ -62,6 +63,12 @@ Status TableScan::check(const ScanOptions& options) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': a scan of share {} of {}; shares count from 0", name,
                                  options.share, options.shares));
+    }
+    if (options.has_stamps && !info_->schema.erasable) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': a scan of stamps: its rows have none; create it with "
+                                 "TableOptions::erasable",
+                                 name));
     }
     if (options.deadline.count() >= 0) return {};
     return Error(Errc::kDeadline,
@@ -110,7 +117,7 @@ bool TableScan::next() {
     if (!status_) return false;
     if (!is_due_) status_ = begin();
     if (status_) status_ = fetch();
-    if (status_) return !values_.empty();
+    if (status_) return !keys_.empty() || !range_.empty();
     forget_piece();
     (void)source_->drop();
     is_status_seen_ = false;
@@ -126,6 +133,7 @@ void TableScan::forget_piece() noexcept {
     keys_ = {};
     values_ = {};
     row_state_ = {};
+    stamps_ = {};
 }
 
 /// The next piece that has rows, if there is one.
@@ -149,6 +157,7 @@ Status TableScan::fetch() {
     keys_ = rows.keys;
     values_ = is_narrow(info_->schema.value_type) ? widened(rows.values) : rows.values;
     row_state_ = rows.state;
+    stamps_ = rows.stamps;
     return {};
 }
 

@@ -33,6 +33,10 @@ struct ScanOptions {
     uint32_t shares = 1;
     /// Also the state that the table's rule keeps of each row: Scan::state().
     bool has_state = false;
+    /// Of an erasable table: also the stamps of its rows, Scan::stamps().
+    bool has_stamps = false;
+    /// False: of a sparse table no values, which makes its pieces longer.
+    bool has_values = true;
     /// How long a piece may take, also if its keys move meanwhile. 0: the client's deadline
     /// (WEIR_DEADLINE_MS). Negative: it is over already.
     std::chrono::nanoseconds deadline{0};
@@ -60,6 +64,8 @@ public:
 
     [[nodiscard]] std::span<const std::byte> state() const noexcept { return row_state_; }
 
+    [[nodiscard]] std::span<const uint32_t> stamps() const noexcept { return stamps_; }
+
     [[nodiscard]] const Status& status() const noexcept;
 
 private:
@@ -80,6 +86,7 @@ private:
     std::span<const uint64_t> keys_;
     std::span<const std::byte> values_;
     std::span<const std::byte> row_state_;
+    std::span<const uint32_t> stamps_;
     std::vector<uint64_t> range_keys_;  // those of range_, once they were asked for
     std::vector<float> widened_;        // values that are kept in 16 bits
     Status status_;
@@ -88,7 +95,7 @@ private:
 };
 
 /// All keys that have a row in a table, with their values. Of a dense table these are all keys,
-/// of a sparse one those that were ever pushed, or named in a push. Pieces come server by server,
+/// of a sparse one those that were ever pushed, or named in a push, and not erased since. Pieces come server by server,
 /// in no order; the keys of one piece ascend.
 ///
 /// Pushes may go on meanwhile, and servers may join and leave: the scan goes on at the servers
@@ -134,10 +141,14 @@ public:
     /// without state it is empty.
     [[nodiscard]] std::span<const std::byte> state() const noexcept { return scan_->state(); }
 
+    /// With ScanOptions::has_stamps, that of each row: when it was last pushed.
+    [[nodiscard]] std::span<const uint32_t> stamps() const noexcept { return scan_->stamps(); }
+
     /// Why next() returned false: ok if all was read.
     ///
     /// Errors: as Task::wait for a pull, but after kTwoThreads the scan goes on with the next call of next();
-    ///         kInvalidArgument for a range that ends before it begins, or a share that there is not
+    ///         kInvalidArgument for a range that ends before it begins, a share that there is not, or
+    ///         stamps of a table that is not erasable
     [[nodiscard]] const Status& status() const noexcept { return scan_->status(); }
 
 private:

@@ -53,6 +53,7 @@ Status use_batch(const std::shared_ptr<ClientState>& state, KeyBatch& batch, Ope
                                   out_value_bytes));
     }
     operation.keys = batch.keys();
+    if (operation.erases) return {};
     const auto call = std::make_shared<BatchCall>(rows_of(state, batch), batch);
     if (operation.is_push()) {
         WEIR_ASSIGN(const RuleEntry* const rule, state->core().rules().find(table.schema.rule));
@@ -93,12 +94,14 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
     operation.range = item.range;
     operation.keys = item.keys;
     operation.options = options;
+    operation.erases = item.kind == Item::Kind::kErase;
+    operation.before = item.before;
     operation.asks_written = item.kind == Item::Kind::kContains;
     operation.has_whole_rows =
         item.kind == Item::Kind::kPushRows || item.kind == Item::Kind::kPullRows;
     const size_t state_bytes = operation.has_whole_rows ? table.state_bytes : 0;
     Operation pull = operation;  // of the iteration, if there is one
-    if (is_push) {
+    if (is_push && !operation.erases) {
         operation.values = item.values;
         operation.row_bytes =
             operation.has_whole_rows ? table.row_bytes + state_bytes : table.pushed_row_bytes;
@@ -115,6 +118,7 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
     pull.out = item.out;
     pull.out_row_bytes = table.row_bytes;
     pull.options.arguments = {};
+    pull.options.stamp.reset();
     if (item.batch != nullptr) WEIR_TRY(use_batch(state, *item.batch, pull));
     operations.push_back(std::move(pull));
     return {};
@@ -139,8 +143,10 @@ uint64_t start(const std::shared_ptr<ClientState>& state, std::span<const Item> 
         (void)turn.error();
         return kNoTurn;
     }
-    const CallOptions common{
-        options.iteration, deadline_ns_of(options.deadline), options.after, {}};
+    const CallOptions common{.iteration = options.iteration,
+                             .deadline_ns = deadline_ns_of(options.deadline),
+                             .after = options.after,
+                             .stamp = options.stamp};
     std::vector<Operation> operations;
     operations.reserve(2 * items.size());
     for (const Item& item : items) {
@@ -184,7 +190,9 @@ Task Client::push(std::span<const Pushing> tables, const PushOptions& options) {
                            "them to Table::pushing()"));
         return call == access::kNoTurn ? Task(access::no_turn()) : Task(state_, call);
     }
-    return start_several(tables, {options.iteration, options.deadline, options.after});
+    access::Options given{options.iteration, options.deadline, options.after};
+    given.stamp = options.stamp;
+    return start_several(tables, given);
 }
 
 Task Client::push(std::initializer_list<Pushing> tables, const PushOptions& options) {

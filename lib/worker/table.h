@@ -110,6 +110,10 @@ struct PushOptions {
     /// Errors: kInvalidArgument: the rule has no such argument, or takes no such number; or one is
     ///         named twice
     std::vector<NamedNumber> arguments = {};
+    /// Of an erasable table: when its rows are used by this push, on a clock of the caller's, for expire(). A row
+    /// keeps the greatest stamp that it has got. Without one it is 1; of an iteration it is the number of that.
+    /// Errors: kInvalidArgument: 0, with an iteration, or if the table is not erasable
+    std::optional<uint32_t> stamp = std::nullopt;
 };
 
 /// Options of one pull.
@@ -303,6 +307,45 @@ public:
         return start(item, options);
     }
 
+    /// Starts to erase rows of an erasable table: these keys are then as if never pushed. It takes effect once, in
+    /// the order of this client's pushes. What the workers have pushed to an iteration that is open comes later.
+    ///
+    /// Errors:  as push(); kInvalidArgument if the table is not erasable (dense ones never are), or with an
+    ///          iteration, arguments or a stamp
+    Task erase(KeySpan keys, const PushOptions& options = {}) {
+        return start(item_of(access::Item::Kind::kErase, keys), options);
+    }
+
+    /// As for push().
+    Task erase(std::initializer_list<uint64_t> keys_or_range,
+               const PushOptions& options = {}) = delete;
+
+    /// The keys of a batch, which must live until the task has ended.
+    Task erase(KeyBatch& batch, const PushOptions& options = {}) {
+        return start(item_of(access::Item::Kind::kErase, batch), options);
+    }
+
+    /// Starts to erase those of `keys` whose rows have a stamp below `before`. Servers judge it when it takes effect: a
+    /// push that came before it keeps its row.
+    ///
+    /// Errors:  as erase(); kInvalidArgument if `before` is 0
+    Task expire(KeySpan keys, uint32_t before, const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kErase, keys);
+        item.before = before;
+        return start(item, options);
+    }
+
+    /// As for push().
+    Task expire(std::initializer_list<uint64_t> keys_or_range, uint32_t before,
+                const PushOptions& options = {}) = delete;
+
+    /// The keys of a batch, which must live until the task has ended.
+    Task expire(KeyBatch& batch, uint32_t before, const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kErase, batch);
+        item.before = before;
+        return start(item, options);
+    }
+
     /// pull() of what a table with TableOptions::store_as keeps, as it is: `out` is a range of BFloat16 or
     /// of Float16. Into a registered one, such as a Buffer<BFloat16>, nothing is copied.
     /// Errors:  also kTypeMismatch: the table keeps another type
@@ -364,7 +407,10 @@ private:
     template <class Options>
     [[nodiscard]] static access::Options access_options(const Options& options) noexcept {
         access::Options given{options.iteration, options.deadline, options.after};
-        if constexpr (requires { options.arguments; }) given.arguments = options.arguments;
+        if constexpr (requires { options.arguments; }) {
+            given.arguments = options.arguments;
+            given.stamp = options.stamp;
+        }
         return given;
     }
 

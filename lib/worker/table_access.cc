@@ -15,8 +15,9 @@ namespace weir {
 namespace {
 
 CallOptions call_options(const access::Options& options) {
-    return {options.iteration, access::deadline_ns_of(options.deadline), options.after,
-            options.arguments, options.out_type};
+    return {options.iteration, access::deadline_ns_of(options.deadline),
+            options.after,     options.arguments,
+            options.out_type,  options.stamp};
 }
 
 /// Of a table whose values are made and pushed as `type`.
@@ -166,6 +167,7 @@ Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::str
     wanted.max_delay = options.max_delay;
     wanted.in_checkpoints = options.in_checkpoints;
     wanted.combine = options.combine;
+    wanted.erasable = options.erasable;
     WEIR_TRY(learn_rule(state, wanted.rule));
     if (const auto rule = state.core().rules().find(wanted.rule)) {
         if (wanted.combine == (*rule)->combine) wanted.combine.reset();

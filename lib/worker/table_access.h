@@ -62,6 +62,7 @@ struct Options {
     std::span<const TaskId> after;
     std::span<const NamedNumber> arguments = {};
     std::optional<ValueType> out_type = {};  ///< of a pull of values as they are kept
+    std::optional<uint32_t> stamp = {};
 };
 
 // These four start a call and return its id, for a Task; or kNoTurn.
@@ -83,6 +84,7 @@ struct Item {
         kContains,  ///< a pull of a byte for each key
         kPushRows,  ///< of whole rows: values, then state
         kPullRows,
+        kErase,  ///< a push without values
     };
 
     const TableInfo* table = nullptr;
@@ -95,6 +97,7 @@ struct Item {
     std::span<const std::byte> values;
     std::span<std::byte> out;
     std::span<const NamedNumber> arguments = {};
+    std::optional<uint32_t> before = {};  ///< kErase: only rows with a lower stamp
 };
 
 /// Starts one call that does all of `items`.

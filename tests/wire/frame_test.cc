@@ -62,7 +62,9 @@ TEST_SUITE("frame") {
         CHECK(refused([](FrameHeader& h) { h.magic ^= 1; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{0}; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind{kKindMax + 1}; }));
-        CHECK(refused([](FrameHeader& h) { h.encoding = 32; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = 128; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = kErases | kWantsValues; }));
+        CHECK(refused([](FrameHeader& h) { h.encoding = kErases | kWholeRows; }));
         CHECK(refused([](FrameHeader& h) { h.encoding = kWholeRows | kHasArguments; }));
         CHECK(refused([](FrameHeader& h) { h.encoding = kAsksWritten; }));  // of a push
         CHECK(refused([](FrameHeader& h) { h.encoding = kOutRemote; }));    // and wants no values
@@ -76,6 +78,38 @@ TEST_SUITE("frame") {
         CHECK(refused([](FrameHeader& h) { h.flags |= kAggregate; }));  // without an iteration
         CHECK(refused([](FrameHeader& h) { h.count = ~uint32_t{0}; }));
         CHECK(refused([](FrameHeader& h) { h.kind = Kind::kPull; }));  // a pull brings no values
+    }
+
+    TEST_CASE("a stamp comes before keys, is not 0, and belongs to no iteration") {
+        Frame frame;
+        FrameHeader header = push(kKeysInline | kValuesInline, 2, 24);
+        const auto with = [&](uint64_t stamp) {
+            auto bytes = message(header, 24);
+            std::memcpy(bytes.data() + header_bytes(header), &stamp, sizeof stamp);
+            return bytes;
+        };
+        for (const uint8_t encoding : {uint8_t{kHasStamp}, uint8_t{kErases | kHasStamp}}) {
+            header.encoding = encoding;
+            const auto bytes = with(7);
+            REQUIRE(decode(bytes, frame) == Errc::kOk);
+            CHECK(frame.stamp == 7);
+            CHECK(frame.keys.data() == bytes.data() + 48 + 8);
+            CHECK(frame.values.empty());
+            CHECK(decode(with(0), frame) == Errc::kProtocol);
+            CHECK(decode(with(uint64_t{1} << 32), frame) == Errc::kProtocol);
+            header.kind = Kind::kPull;
+            CHECK(decode(with(7), frame) == Errc::kProtocol);
+            header.kind = Kind::kPush;
+            header.flags |= kIteration;
+            header.iteration = 1;
+            CHECK(decode(with(7), frame) == Errc::kProtocol);
+            header.flags &= ~kIteration;
+            header.iteration = 0;
+        }
+        header.encoding = kErases;
+        header.body_bytes = 16;
+        REQUIRE(decode(message(header, 16), frame) == Errc::kOk);
+        CHECK(frame.stamp == 0);
     }
 
     TEST_CASE("a small push and its answer are a cache line each, with 8 bytes of a ring's") {

@@ -65,7 +65,7 @@ void TableSnapshot::plan(const PositionSet& positions, const SegmentList& held,
     for (const PositionRange run : positions.ranges())
         ours += static_cast<double>(width_of(run));
     const double bytes =
-        row_bytes * static_cast<double>(rows.row_count()) * ours / std::max(ring, 1.0);
+        row_bytes * static_cast<double>(rows.written_count()) * ours / std::max(ring, 1.0);
     double bytes_before = 0;
     for (const SavedChunk& chunk : before)
         bytes_before += static_cast<double>(chunk.entry.size_bytes);

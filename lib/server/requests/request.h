@@ -32,6 +32,7 @@ struct Request {
     wire::MemoryHandle values_at;
     wire::MemoryHandle out_at;  ///< push: of the pull that it becomes
     wire::ListEnds ends;
+    uint32_t stamp = 0;          ///< push: of the rows that it changes, or as kErases says; 0: none
     uint32_t number = 0;         ///< push: its place among those of its connection in the table
     uint32_t slot = kNotKept;    ///< in KeptRequests
     bool has_been_read = false;  ///< by the Fetcher: keys, values and room are in its memory
@@ -57,6 +58,9 @@ struct Request {
         return (header.encoding & wire::kWholeRows) != 0;
     }
 
+    /// A push without values.
+    [[nodiscard]] bool erases() const noexcept { return (header.encoding & wire::kErases) != 0; }
+
     /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
         const size_t of_keys = has(wire::kKeysInline) ? keys.size() : 0;
@@ -78,6 +82,7 @@ struct Request {
     request.values_at = frame.values_at;
     request.out_at = frame.out_at;
     request.ends = frame.ends;
+    request.stamp = frame.stamp;
     request.number = frame.number;
     request.arguments = frame.arguments;
     request.keys = frame.keys;
@@ -113,6 +118,7 @@ struct Request {
 [[nodiscard]] inline size_t row_bytes_of(const Request& request, const RowLayout& layout) noexcept {
     const wire::FrameHeader& h = request.header;
     if (h.encoding != 0) [[unlikely]] {
+        if (request.erases()) return 0;
         if (request.has_whole_rows()) return layout.row_bytes();
         if ((h.encoding & wire::kAsksWritten) != 0) return 1;
     }

@@ -29,7 +29,9 @@ ScanColumns RowScan::columns_of(const TableShard& table, const ScanMessage& aske
     const RowLayout& layout = table.row_layout();
     const bool has_values = (asked.columns & ScanMessage::kValues) != 0;
     const bool has_state = (asked.columns & ScanMessage::kState) != 0;
-    return {has_values ? layout.value_bytes() : 0, has_state ? layout.state_bytes : 0};
+    const bool has_stamps = (asked.columns & ScanMessage::kStamps) != 0;
+    return {has_values ? layout.value_bytes() : 0, has_state ? layout.state_bytes : 0,
+            has_stamps ? sizeof(uint32_t) : 0};
 }
 
 Result<ScanReply> RowScan::list(TableShard& table, const ScanMessage& asked,
@@ -85,6 +87,8 @@ void RowScan::copy(const TableShard& table, const ScanColumns& columns,
         table.copy_values(listed_, column(columns.values_at(count), columns.value_bytes));
     if (columns.state_bytes != 0)
         table.copy_state(listed_, column(columns.state_at(count), columns.state_bytes));
+    if (columns.stamp_bytes != 0)
+        table.copy_stamps(listed_, column(columns.stamps_at(count), columns.stamp_bytes));
 }
 
 }  // namespace weir

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -91,6 +92,10 @@ public:
     /// start to the end removes all of them, if no new ones are added meanwhile.
     void remove_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max,
                         std::vector<uint32_t>& freed);
+    /// The same of keys and rows of which drops(key, row) says so; it is asked once for each.
+    using Drops = std::function<bool(uint64_t key, uint32_t row)>;
+    void remove_if(KeyCursor& cursor, const Drops& drops, size_t bucket_count_max,
+                   std::vector<uint32_t>& freed);
 
     /// Removes all keys and gives all memory back.
     void clear() noexcept;
@@ -142,6 +147,9 @@ private:
     void each_key_at_home(const Place& place, uint64_t first_hash, Use use) const;
     template <class Drop>
     size_t remove_in_chain(const Place& place, size_t head, Drop drop);
+    template <class Drop>
+    void remove(KeyCursor& cursor, size_t bucket_count_max, std::vector<uint32_t>& freed,
+                Drop drops);
 
     [[nodiscard]] Status reserve(size_t key_count);
     [[nodiscard]] size_t comfortable_keys() const noexcept;

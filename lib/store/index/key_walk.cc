@@ -133,10 +133,24 @@ size_t KeyIndex::remove_in_chain(const Place& place, size_t head, Drop drop) {
 
 void KeyIndex::remove_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max,
                               std::vector<uint32_t>& freed) {
+    remove(cursor, bucket_count_max, freed, [&](uint64_t key, uint32_t) {
+        return !kept.contains(PositionMap::sparse().position(key));
+    });
+}
+
+void KeyIndex::remove_if(KeyCursor& cursor, const Drops& drops, size_t bucket_count_max,
+                         std::vector<uint32_t>& freed) {
+    remove(cursor, bucket_count_max, freed,
+           [&](uint64_t key, uint32_t row) { return drops(key, row); });
+}
+
+template <class Drop>
+void KeyIndex::remove(KeyCursor& cursor, size_t bucket_count_max, std::vector<uint32_t>& freed,
+                      Drop drops) {
     if (size_ == 0) cursor.at_end = true;
     const size_t mask = bucket_count_ - 1;
     const auto drop = [&](uint64_t key, uint32_t row) {
-        if (kept.contains(PositionMap::sparse().position(key))) return false;
+        if (!drops(key, row)) return false;
         freed.push_back(row);
         return true;
     };

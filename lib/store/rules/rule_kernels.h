@@ -195,7 +195,9 @@ WEIR_KERNEL [[gnu::flatten]] void update_wide_rows(const RowTarget& target,
 template <ElementwiseRule R, class T>
 void update_rows(const RowTarget& target, std::span<const uint32_t> rows, const std::byte* pushed,
                  const RuleContext& context) {
-    if (target.width == 1) {
+    // Without state, rows of one value lie side by side, unless they have stamps.
+    const bool is_known = R::kStateValues > 0 || target.values.stride_bytes == sizeof(T);
+    if (target.width == 1 && is_known) {
         update_single_values<R, T>(target, rows, pushed, context);
     } else {
         update_wide_rows<R, T>(target, rows, pushed, context);

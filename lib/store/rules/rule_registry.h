@@ -69,13 +69,18 @@ struct RuleEntry {
     /// That an argument stands in for; null if it has none.
     [[nodiscard]] const RuleParameter* parameter_of(const RuleArgument& argument) const noexcept;
 
-    /// Of a table of values of a type that the rule supports.
-    [[nodiscard]] RowLayout layout(ValueType type, uint32_t width) const noexcept {
+    /// Of a table of values of a type that the rule supports. `has_stamps`: its rows end with one.
+    [[nodiscard]] RowLayout layout(ValueType type, uint32_t width,
+                                   bool has_stamps = false) const noexcept {
+        const auto of_rule = static_cast<uint32_t>(kernels_for(type).state_bytes(width));
+        const uint32_t of_stamp =
+            has_stamps ? static_cast<uint32_t>(size_of(computed_type(type))) : 0;
         return {.value_type = type,
                 .width = width,
-                .state_bytes = static_cast<uint32_t>(kernels_for(type).state_bytes(width)),
+                .state_bytes = of_rule + of_stamp,
                 .pushed_type = computed_type(type),
-                .pushed_values = width * pushed_values};
+                .pushed_values = width * pushed_values,
+                .stamp_bytes = of_stamp};
     }
 
     [[nodiscard]] bool supports(ValueType type) const noexcept {

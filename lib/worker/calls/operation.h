@@ -37,6 +37,7 @@ struct CallOptions {
     std::span<const NamedNumber> arguments = {};
     /// Pull: of the values in the caller's memory, as they are kept; nothing: as they are pushed.
     std::optional<ValueType> out_type = {};
+    std::optional<uint32_t> stamp = {};  ///< push: of the rows that it changes
 };
 
 /// A push or pull of a key list or a key range. Keys and memory are the caller's. A call has one
@@ -53,8 +54,10 @@ struct Operation {
     size_t out_row_bytes = 0;           ///< what each key gets; of a push that wants nothing 0
     CallOptions options;
     PushArguments arguments = nullptr;
-    bool asks_written = false;    ///< a pull: which keys were ever pushed
-    bool has_whole_rows = false;  ///< values are rows as they are stored, with the state
+    bool asks_written = false;            ///< a pull: which keys were ever pushed
+    bool has_whole_rows = false;          ///< values are rows as they are stored, with the state
+    bool erases = false;                  ///< a push without values
+    std::optional<uint32_t> before = {};  ///< erases: only rows with a lower stamp
     bool follows_part = false;  ///< a pull of the iteration in which the operation before it pushes
     /// Makes `values`, or takes `out`, of the rows of a batch; null: these are the caller's own.
     std::shared_ptr<CallRows> rows = nullptr;

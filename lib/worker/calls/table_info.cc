@@ -12,7 +12,7 @@ namespace weir {
 Result<TableInfo> make_table_info(TableSchema schema, const RuleRegistry& rules) {
     WEIR_ASSIGN(const RuleEntry* const rule, check_schema(schema, rules));
     TableInfo info;
-    const RowLayout rows = rule->layout(schema.value_type, schema.width);
+    const RowLayout rows = rule->layout(schema.value_type, schema.width, schema.erasable);
     info.row_bytes = rows.value_bytes();
     info.state_bytes = rows.state_bytes;
     info.pushed_row_bytes = rows.pushed_bytes();

@@ -119,6 +119,33 @@ Status Operations::check_values(const Operation& operation) const {
     return {};
 }
 
+/// What an erasable table takes beside pushes and pulls.
+Status Operations::check_stamps(const Operation& operation) {
+    const TableSchema& schema = operation.table->schema;
+    const CallOptions& options = operation.options;
+    const auto refused = [&](std::string_view what, std::string_view why) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("table '{}': {}{}", schema.name, what, why));
+    };
+    const std::string_view what = operation.before   ? "expire()"
+                                  : operation.erases ? "erase()"
+                                                     : "a push with a stamp";
+    if (schema.layout == Layout::kDense) {
+        return refused(what,
+                       ": it is dense, so its rows are there as long as the table; only "
+                       "sparse ones, created with TableOptions::erasable, lose rows");
+    }
+    if (!schema.erasable)
+        return refused(what, ": its rows have no stamps; create it with TableOptions::erasable");
+    if (options.iteration)
+        return refused(what, " takes no iteration: in that, the stamp is its number");
+    if (operation.erases && (options.stamp || operation.arguments != nullptr))
+        return refused(what, " runs no rule: it takes no stamp and no arguments");
+    if (options.stamp == 0U || operation.before == 0U)
+        return refused(what, ": stamps count from 1; 0 is that of a row that was never pushed");
+    return {};
+}
+
 /// All but the values.
 Status Operations::check_shape(const Operation& operation) const {
     if (!standing_.is_ready()) return standing_.check_ready();
@@ -130,6 +157,8 @@ Status Operations::check_shape(const Operation& operation) const {
                                  "nothing was sent",
                                  schema.name));
     }
+    if (operation.erases || operation.options.stamp) [[unlikely]]
+        WEIR_TRY(check_stamps(operation));
     if (operation.by_range) WEIR_TRY(check_range(*operation.table, operation.range));
     if (operation.has_whole_rows && operation.is_push() &&
         (operation.options.iteration || operation.arguments != nullptr)) {

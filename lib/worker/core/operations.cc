@@ -183,10 +183,11 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     if (operation.by_range) return Route::make(operation.range, view, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
     // each has its own route; so have whole rows.
-    const uint32_t variant = operation.table->schema.id * 4 + (operation.has_whole_rows ? 3
-                                                               : operation.is_push()    ? 1
-                                                               : operation.asks_written ? 2
-                                                                                        : 0);
+    const uint32_t variant =
+        operation.table->schema.id * 4 + (operation.has_whole_rows                     ? 3
+                                          : operation.row_bytes > 0                    ? 1
+                                          : operation.asks_written || operation.erases ? 2
+                                                                                       : 0);
     const ListId id = list_id(operation.keys);
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
     WEIR_TRY(check_keys(operation));
@@ -273,6 +274,8 @@ void Operations::fill(Content& content, const Operation& operation) {
     if (operation.arguments != nullptr) content.arguments = operation.arguments;
     content.has_whole_rows = operation.has_whole_rows;
     if (!operation.is_push()) return;
+    content.erases = operation.erases;
+    content.stamp = (operation.erases ? operation.before : operation.options.stamp).value_or(0);
     if (table >= times_.size()) times_.resize(table + 1);
     content.place.time = ++times_[table];
 }

@@ -109,6 +109,7 @@ private:
     [[nodiscard]] Status check(Some operations);
     [[nodiscard]] Status check_once(Some operations) const;
     [[nodiscard]] Status check_values(const Operation& operation) const;
+    [[nodiscard]] static Status check_stamps(const Operation& operation);
     [[nodiscard]] Status check_shape(const Operation& operation) const;
     [[nodiscard]] Status check_iteration(const Operation& operation) const;
     [[nodiscard]] static Status check_keys(const Operation& operation);

@@ -14,6 +14,8 @@ Content Content::without_keys() const {
     bare.kind = kind;
     bare.value_type = value_type;
     bare.has_whole_rows = has_whole_rows;
+    bare.erases = erases;
+    bare.stamp = stamp;
     bare.is_part = is_part;
     bare.part_status = part_status;
     bare.table = table;
@@ -45,6 +47,7 @@ Content pull_after(const Content& push) {
     pull.place = {};
     pull.values = {};
     pull.arguments = nullptr;
+    pull.stamp = 0;
     return pull;
 }
 

@@ -31,6 +31,7 @@ struct Content {
     bool is_part = false;         ///< push: of an iteration, in which every worker pushes
     bool asks_written = false;    ///< pull: which keys were ever pushed, and not what they are
     bool has_whole_rows = false;  ///< wire::kWholeRows
+    bool erases = false;          ///< wire::kErases
     /// Not kOk: the worker cannot send this part, which then has no keys.
     Errc part_status = Errc::kOk;
     uint32_t table = 0;
@@ -42,6 +43,7 @@ struct Content {
     uint32_t caller_row_bytes =
         0;                   ///< of the same in the caller's memory: more, if it is widened there
     uint32_t count = 0;      ///< of keys
+    uint32_t stamp = 0;      ///< as on the wire; 0: none
     uint32_t parts = 0;      ///< is_part: requests that make up this worker's part at the shard
     uint64_t iteration = 0;  ///< 0: none
     uint64_t first = 0;      ///< the first key of a range; the hash of a list, 0 if nobody knows it

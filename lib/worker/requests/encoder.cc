@@ -42,6 +42,8 @@ void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header
     if (content.is_push() && content.has_out()) header.encoding |= wire::kWantsValues;
     if (content.asks_written) header.encoding |= wire::kAsksWritten;
     if (content.has_whole_rows) header.encoding |= wire::kWholeRows;
+    if (content.erases) header.encoding |= wire::kErases;
+    if (content.stamp != 0) header.encoding |= wire::kHasStamp;
     header.table = content.table;
     header.time = static_cast<uint32_t>(content.place.time);
     header.count = content.count;
@@ -92,6 +94,11 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
                   (wants_values ? 3 : 2) * sizeof(MemoryHandle) - sizeof(wire::ListEnds),
               {},
               {}};
+    if (content.stamp != 0) [[unlikely]] {
+        frame.stamp_ = content.stamp;
+        frame.add(std::as_bytes(std::span(&frame.stamp_, 1)));
+        work.room -= sizeof frame.stamp_;
+    }
     if (content.arguments != nullptr) {
         frame.add(*content.arguments);
         work.room -= content.arguments->size();
@@ -198,6 +205,7 @@ Encoder::ValuesWay Encoder::choose_values_way(const Work& work, MemoryHandle& ha
     const Content& content = work.content;
     const size_t bytes = content.pushed_bytes();
     const bool fits = bytes <= work.room;
+    if (content.erases) return ValuesWay::kInMessage;  // there are none
     const bool is_few = fits && bytes <= eager_bytes(work.peer);
     if (!content.order.empty() || work.attempt.values_copy)
         return is_few ? ValuesWay::kCopiedInMessage : ValuesWay::kCopiedByAddress;
@@ -233,8 +241,7 @@ Encoder::ValuesWay Encoder::choose_out_way(const Work& work, MemoryHandle& handl
     const size_t bytes = content.out_bytes();
     const bool fits = bytes <= message_bytes_max_ - sizeof(wire::FrameHeader);
     if (fits && bytes <= work.peer.copied_bytes_max) return ValuesWay::kInMessage;
-    const bool has_address =
-        content.order.empty() && !content.widens() && !work.attempt.out_copy;
+    const bool has_address = content.order.empty() && !content.widens() && !work.attempt.out_copy;
     if (has_address && expose(work.peer, content.out, handle)) return ValuesWay::kByAddress;
     return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;
 }

@@ -49,8 +49,9 @@ private:
     wire::MemoryHandle values_at_;
     wire::MemoryHandle out_at_;
     wire::ListEnds ends_;
+    uint64_t stamp_ = 0;
     size_t count_ = 1;
-    std::array<std::span<const std::byte>, 6> parts_;  ///< the first one is the header
+    std::array<std::span<const std::byte>, 8> parts_;  ///< the first one is the header
 };
 
 /// Decides whether keys and values travel in the message, are read from (or written to) the caller's

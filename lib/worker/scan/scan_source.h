@@ -22,6 +22,7 @@ struct ScanRows {
     std::span<const uint64_t> keys{};  ///< of a sparse table
     std::span<const std::byte> values{};
     std::span<const std::byte> state{};
+    std::span<const uint32_t> stamps{};
 
     [[nodiscard]] bool empty() const noexcept { return range.empty() && keys.empty(); }
 };
@@ -32,6 +33,8 @@ struct ScanExtent {
     uint32_t share = 0;
     uint32_t shares = 1;
     bool has_state = false;
+    bool has_values = true;   ///< of a sparse table they may be left out
+    bool has_stamps = false;  ///< of an erasable one
     /// Of a piece's rows. One that is larger makes calls rarer; the piece is to stay in cache.
     size_t piece_bytes = size_t{512} << 10;
 };

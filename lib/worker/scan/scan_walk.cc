@@ -26,7 +26,8 @@ ScanWalk::ScanWalk(const TableInfo& table, std::optional<KeyRange> keys, Positio
                    uint8_t columns)
     : table_(table),
       columns_{(columns & ScanMessage::kValues) != 0 ? table.row_bytes : 0,
-               (columns & ScanMessage::kState) != 0 ? table.state_bytes : 0},
+               (columns & ScanMessage::kState) != 0 ? table.state_bytes : 0,
+               (columns & ScanMessage::kStamps) != 0 ? sizeof(uint32_t) : 0},
       wanted_(columns),
       first_key_(keys ? keys->begin : 0),
       last_key_(keys ? keys->end - 1 : ~uint64_t{0}) {
@@ -158,6 +159,7 @@ Result<ScanWalk::Piece> ScanWalk::take(uint32_t shard, std::span<const std::byte
         piece.keys = {reinterpret_cast<uint64_t*>(memory.data()), count};
         piece.values = memory.subspan(columns_.values_at(count), count * columns_.value_bytes);
         piece.state = memory.subspan(columns_.state_at(count), count * columns_.state_bytes);
+        piece.stamps = memory.subspan(columns_.stamps_at(count), count * columns_.stamp_bytes);
     }
     if (!is_sound || !are_asked_for(walk, piece.keys))
         return Error(Errc::kProtocol, "a malformed piece of a scan");
@@ -196,11 +198,13 @@ void ScanWalk::leave_out_moved(Piece& piece) const {
         piece.keys[kept] = piece.keys[i];
         keep(piece.values, columns_.value_bytes, i);
         keep(piece.state, columns_.state_bytes, i);
+        keep(piece.stamps, columns_.stamp_bytes, i);
         ++kept;
     }
     piece.keys = piece.keys.first(kept);
     piece.values = piece.values.first(kept * columns_.value_bytes);
     piece.state = piece.state.first(kept * columns_.state_bytes);
+    piece.stamps = piece.stamps.first(kept * columns_.stamp_bytes);
 }
 
 }  // namespace weir

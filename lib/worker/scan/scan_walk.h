@@ -56,6 +56,7 @@ public:
         std::span<uint64_t> keys;
         std::span<std::byte> values;
         std::span<std::byte> state;
+        std::span<std::byte> stamps;
     };
 
     /// The answer of a shard to its question. There may be no rows in it although more follow.

@@ -12,7 +12,9 @@ namespace weir {
 namespace {
 
 uint8_t columns_of(const ScanExtent& extent) noexcept {
-    return ScanMessage::kValues | (extent.has_state ? ScanMessage::kState : 0);
+    return static_cast<uint8_t>((extent.has_values ? ScanMessage::kValues : 0) |
+                                (extent.has_state ? ScanMessage::kState : 0) |
+                                (extent.has_stamps ? ScanMessage::kStamps : 0));
 }
 
 }  // namespace
@@ -99,6 +101,8 @@ Result<ScanRows> SparseScan::take(const ScanTime& time, uint64_t) {
     rows.keys = piece->keys;
     rows.values = piece->values;
     rows.state = piece->state;
+    rows.stamps = {reinterpret_cast<const uint32_t*>(piece->stamps.data()),
+                   piece->stamps.size() / sizeof(uint32_t)};
     return rows;
 }
 

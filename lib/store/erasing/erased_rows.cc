@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/// \file
+/// TableShard: rows of an erasable table that end, and the vacuum.
+
+#include <algorithm>
+#include <cstring>
+
+#include "lib/store/table.h"
+
+namespace weir {
+namespace {
+
+/// That one step of the vacuum reads: some 25 us.
+constexpr size_t kVacuumBuckets = size_t{1} << 9;
+
+}  // namespace
+
+Result<RowList> TableShard::rows_to_erase(std::span<const uint64_t> keys, const SegmentList* held) {
+    return rows_of(keys, For::kPull, held);
+}
+
+Status TableShard::erase(const Entries& entries, std::optional<uint32_t> before) {
+    if (entries.is_range || !layout_.has_stamps())
+        return refused(Errc::kInvalidArgument, "only rows of erasable tables end, by their keys");
+    some_rows_.clear();
+    for (const RowStamps at = stamps(); const uint32_t row : entries.list.rows) {
+        if (at.is_written(row) && (!before || at.of(row) < *before)) some_rows_.push_back(row);
+    }
+    reset(some_rows_);
+    return {};
+}
+
+/// Makes rows empty.
+void TableShard::reset(std::span<const uint32_t> rows) {
+    if (kept_ != nullptr) kept_->keep(target(), rows);
+    for (const RowStamps at = stamps(); const uint32_t row : rows)
+        written_ -= at.is_empty(row) ? 0 : 1;
+    std::get<SparseStore>(*store_).reset(rows);
+}
+
+// Rows that are listed, or come from elsewhere.
+
+void TableShard::leave_out_empty(ListedRows& listed) const {
+    const RowStamps at = stamps();
+    const auto row_at = [&](size_t i) {
+        return listed.first_row ? *listed.first_row + static_cast<uint32_t>(i) : listed.rows[i];
+    };
+    size_t kept = 0;
+    while (kept < listed.keys.size() && !at.is_empty(row_at(kept)))
+        ++kept;
+    if (kept == listed.keys.size()) return;
+    if (listed.first_row) {
+        listed.rows.resize(listed.keys.size());
+        for (size_t i = 0; i < listed.rows.size(); ++i)
+            listed.rows[i] = *listed.first_row + static_cast<uint32_t>(i);
+        listed.first_row.reset();
+    }
+    for (size_t i = kept; i < listed.keys.size(); ++i) {
+        if (at.is_empty(listed.rows[i])) continue;
+        listed.keys[kept] = listed.keys[i];
+        listed.rows[kept++] = listed.rows[i];
+    }
+    listed.keys.resize(kept);
+    listed.rows.resize(kept);
+}
+
+void TableShard::copy_stamps(const ListedRows& listed, std::span<std::byte> out) const {
+    WEIR_CHECK(out.size() == listed.row_count() * sizeof(uint32_t) && layout_.has_stamps());
+    const RowStamps at = stamps();
+    for (size_t i = 0; i < listed.keys.size(); ++i) {
+        const uint32_t stamp =
+            at.of(listed.first_row ? *listed.first_row + static_cast<uint32_t>(i) : listed.rows[i]);
+        std::memcpy(out.data() + i * sizeof stamp, &stamp, sizeof stamp);
+    }
+}
+
+bool TableShard::has_empty(std::span<const std::byte> state) const noexcept {
+    if (!layout_.has_stamps()) return false;
+    for (size_t at = 0; at + layout_.state_bytes <= state.size(); at += layout_.state_bytes) {
+        if (RowStamps::in(state.data() + at, layout_) == 0) return true;
+    }
+    return false;
+}
+
+/// Rows of `keys`, of which some are empty: those make no row.
+Status TableShard::take_with_empty(std::span<const uint64_t> keys, const std::byte* values,
+                                   const std::byte* state) {
+    const size_t value_bytes = pulled_row_bytes_;
+    const size_t state_bytes = layout_.state_bytes;
+    std::vector<uint64_t> empty;
+    std::vector<std::byte> its_values;
+    std::vector<std::byte> its_state;
+    some_keys_.clear();
+    for (size_t i = 0; i < keys.size(); ++i) {
+        if (RowStamps::in(state + i * state_bytes, layout_) == 0) {
+            empty.push_back(keys[i]);
+            continue;
+        }
+        some_keys_.push_back(keys[i]);
+        its_values.insert(its_values.end(), values + i * value_bytes,
+                          values + (i + 1) * value_bytes);
+        its_state.insert(its_state.end(), state + i * state_bytes, state + (i + 1) * state_bytes);
+    }
+    some_rows_.resize(some_keys_.size());
+    WEIR_TRY(look_up_block(some_keys_, true, some_rows_));
+    put(some_rows_, its_values.data(), its_state.data());
+    some_rows_.resize(empty.size());
+    std::get<SparseStore>(*store_).find_rows(empty, some_rows_);
+    std::erase(some_rows_, kNoRow);
+    reset(some_rows_);
+    return {};
+}
+
+// The vacuum.
+
+bool TableShard::has_many_empty() const noexcept {
+    constexpr size_t kRowsMin = 8;
+    const size_t rows = std::get<SparseStore>(*store_).row_count();
+    const size_t empty = rows - std::min(rows, written_);
+    return empty >= kRowsMin && 4 * empty >= rows && empty >= 2 * left_empty_;
+}
+
+bool TableShard::is_in_a_sum(uint32_t row) const noexcept {
+    return std::ranges::any_of(aggregates_, [row](const std::optional<Aggregate>& aggregate) {
+        return aggregate && aggregate->has(row);
+    });
+}
+
+void TableShard::vacuum_some() {
+    if (!wants_vacuum()) return;
+    if (!vacuum_cursor_) vacuum_cursor_.emplace();
+    bool frees_rows = false;
+    const auto drops = [&, at = stamps()](uint64_t, uint32_t row) {
+        const bool is_free = at.is_empty(row) && !is_in_a_sum(row);
+        frees_rows |= is_free;
+        return is_free;
+    };
+    std::get<SparseStore>(*store_).drop_if(*vacuum_cursor_, drops, kVacuumBuckets);
+    if (frees_rows) forget_lists();
+    if (!vacuum_cursor_->at_end) return;
+    vacuum_cursor_.reset();
+    left_empty_ = row_count() - std::min(row_count(), written_);
+}
+
+}  // namespace weir
