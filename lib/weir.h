@@ -35,6 +35,7 @@
 #include "lib/base/version.h"       // IWYU pragma: export
 #include "lib/job/job.h"            // IWYU pragma: export
 #include "lib/key/key_batch.h"      // IWYU pragma: export
+#include "lib/train/sweep.h"        // IWYU pragma: export
 #include "lib/worker/client.h"      // IWYU pragma: export
 #include "lib/worker/iterations.h"  // IWYU pragma: export
 #include "lib/worker/table.h"       // IWYU pragma: export

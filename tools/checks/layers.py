@@ -33,15 +33,16 @@ LAYERS = {
         "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/manager",
         "lib/replication", "lib/server", "lib/worker",
     ),
+    "lib/train": ("lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/wire", "lib/task", "lib/node", "lib/worker"),
     "lib/data": ("lib/base", "lib/key"),
     "lib/linalg": ("lib/base", "lib/key"),
     "lib": (
         "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/manager",
-        "lib/replication", "lib/server", "lib/worker", "lib/job",
+        "lib/replication", "lib/server", "lib/worker", "lib/job", "lib/train",
     ),  # the public headers; files in lib itself, not in a folder that is not listed
     "lib/apps": (
         "lib/base", "lib/key", "transport", "lib/ring", "lib/vclock", "lib/store", "lib/checkpoint", "lib/wire", "lib/consensus", "lib/task", "lib/bootstrap", "lib/node", "lib/manager",
-        "lib/replication", "lib/server", "lib/worker", "lib/job", "lib/data", "lib/linalg", "lib",
+        "lib/replication", "lib/server", "lib/worker", "lib/job", "lib/train", "lib/data", "lib/linalg", "lib",
     ),
 }
 FILES_MAX = 32  # of a folder; above it, what belongs together gets a folder of its own
