@@ -52,7 +52,8 @@ void HistoryWorkers::start() {
         NarrowCounts::make(aside.below(2) == 0 ? dense : sparse,
                            aside.below(2) == 0 ? ValueType::kBFloat16 : ValueType::kFloat16);
     }
-    for (const TableSchema& schema : {dense, sparse, steps, rounds}) {
+    endings_random_ = Random(aside());
+    for (const TableSchema& schema : {dense, sparse, steps, rounds, endings_table()}) {
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
         tables_.push_back(*std::move(made));
@@ -122,6 +123,7 @@ void HistoryWorkers::live(uint32_t number) {
     }
     std::erase_if(worker.calls, [&](Call& call) { return end(number, call); });
     std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
+    live_of_endings(number);
     if (has_thrown_) return;
     if (worker.is_leaving) return leave(worker, client);
     const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
@@ -135,7 +137,8 @@ void HistoryWorkers::live(uint32_t number) {
 
 /// As Client::leave(): waits for its pushes and pulls, whether it asks for their outcomes or not.
 void HistoryWorkers::leave(Worker& worker, ClientCore& client) {
-    const bool has_calls = !worker.calls.empty() || !worker.rounds.empty();
+    const bool has_calls =
+        !worker.calls.empty() || !worker.rounds.empty() || !worker.endings.empty();
     if (worker.leave == 0) {
         if (worker.leaves_open ? client.has_open_values() : has_calls) return;
         worker.leave = client.leave({}, 0);
@@ -448,7 +451,9 @@ bool HistoryWorkers::have_ended_by_exception() {
         const Worker& worker = workers_[number];
         if (worker.has_left || worker.has_died || !worker.is_ready) continue;
         const ClientCore& client = *cluster_.workers[number];
-        if (!client.finished() || !worker.calls.empty() || !worker.rounds.empty()) return false;
+        if (!client.finished() || !worker.calls.empty() || !worker.rounds.empty() ||
+            !worker.endings.empty())
+            return false;
         INFO(client.name() << ": " << client.failure().error().message() << "\n" << events_.text());
         REQUIRE(client.failure().code() == Errc::kException);
         REQUIRE(client.failure().error().text().find(
@@ -460,6 +465,7 @@ bool HistoryWorkers::have_ended_by_exception() {
 void HistoryWorkers::note_copies(const Shard& shard, PositionRange range, bool may_take_over) {
     for (size_t t = 0; t < tables_.size(); ++t) {
         const TableSchema& schema = tables_[t].schema;
+        if (t == kEndingsTable) continue;
         const bool is_rounds = t == kRoundsTable;
         if (is_rounds && (schema.width == 1 || !may_take_over)) continue;
         if (schema.id >= shard.tables().size() || shard.tables()[schema.id] == nullptr) continue;
@@ -517,7 +523,7 @@ bool HistoryWorkers::is_at_rest() const {
         const Worker& worker = workers_[number];
         if (worker.has_left || worker.has_died) continue;
         if (!worker.is_ready || worker.is_leaving || !worker.calls.empty() ||
-            !worker.rounds.empty() || has_rounds_left(number)) {
+            !worker.rounds.empty() || !worker.endings.empty() || has_rounds_left(number)) {
             return false;
         }
     }
@@ -578,6 +584,7 @@ void HistoryWorkers::check_all() {
         rounds_.check(key, values[key * width], CountedRounds::kRounds);
         if (width > 1) rounds_.check_row(key, std::span(values).subspan(key * width, width));
     }
+    check_endings();
 }
 
 }  // namespace weir::test

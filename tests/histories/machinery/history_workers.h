@@ -20,6 +20,7 @@
 #include "tests/cluster/counted_rounds.h"
 #include "tests/cluster/sim_cluster.h"
 #include "tests/histories/machinery/counted_table.h"
+#include "tests/histories/machinery/ending_rows.h"
 #include "tests/histories/machinery/history_log.h"
 
 namespace weir::test {
@@ -129,6 +130,17 @@ private:
         std::vector<uint64_t> bits;
     };
 
+    /// A change of rows that end, or a look at them.
+    struct Ending {
+        ClientCore::CallId id = 0;
+        bool looks = false;
+        bool asks_written = false;  ///< a look: whether keys have rows
+        size_t change = 0;          ///< as EndingRows::begin()
+        std::vector<uint64_t> keys;
+        std::vector<uint64_t> values;
+        std::vector<std::byte> out;
+    };
+
     struct Worker {
         bool is_ready = false;
         bool is_leaving = false;
@@ -140,6 +152,7 @@ private:
         ClientCore::CallId leave = 0;
         std::deque<Call> calls;
         std::deque<Round> rounds;
+        std::deque<Ending> endings;
         std::vector<FailedPart> failed;  ///< shards may not know yet that it has withdrawn them
         std::vector<std::vector<uint64_t>> lists;
         std::set<ClientCore::CallId> failed_calls;  ///< what waits for them fails, too
@@ -198,6 +211,14 @@ private:
     [[nodiscard]] bool has_rounds_left(size_t number) const;
     void check(const Status& ended, const char* what) const;
 
+    // history_endings.cc
+    [[nodiscard]] TableSchema endings_table();
+    void live_of_endings(uint32_t number);
+    void begin_ending(uint32_t number);
+    [[nodiscard]] bool end(uint32_t number, Ending& ending);
+    void look_at(uint32_t number, const Ending& ending);
+    void check_endings();
+
     SimCluster& cluster_;
     Random& random_;
     HistoryEvents& events_;
@@ -211,10 +232,13 @@ private:
     std::deque<std::pair<size_t, uint64_t>> acknowledged_;
     static constexpr size_t kStepsTable = 2;   ///< its rule sees whole rows, and may throw
     static constexpr size_t kRoundsTable = 3;  ///< that of iterations; those before it are counted
+    static constexpr size_t kEndingsTable = 4;
     std::vector<TableInfo> tables_;
     std::vector<uint64_t> common_keys_;  ///< of nearly all parts of iterations; none: any keys
     std::vector<CountedTable> counted_;  // the first tables
-    CountedRounds rounds_;               // the last one
+    CountedRounds rounds_;
+    Random endings_random_{0};
+    std::deque<EndingRows> endings_;  // by worker
     std::deque<Worker> workers_;
     std::deque<Grave> graves_;
 };
