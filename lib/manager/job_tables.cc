@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/store/rules/collective.h"
 #include "lib/store/schema_codec.h"
 
 namespace weir {
@@ -320,6 +321,24 @@ std::vector<TableSchema> JobTables::made_tables() const {
         made.push_back(*std::move(schema));
     }
     return made;
+}
+
+TableListMessage JobTables::list(uint64_t first, size_t bytes_max) const {
+    TableListMessage listed;
+    size_t bytes = sizeof listed.next;
+    for (uint64_t i = first; i < tables_.size(); ++i) {
+        const Entry& entry = tables_[i];
+        const TableMessage& table = entry.message;
+        const bool can_be_opened = entry.is_made || entry.is_unread;
+        if (!can_be_opened || table.name.starts_with(rules::kWeirsOwn)) continue;
+        bytes += 3 * sizeof(uint32_t) + table.name.size() + table.schema.size();
+        if (bytes > bytes_max && !listed.tables.empty()) {
+            listed.next = static_cast<uint32_t>(i);
+            break;
+        }
+        listed.tables.push_back(table);
+    }
+    return listed;
 }
 
 Result<TableSchema> JobTables::made_table(std::string_view name) const {

@@ -17,6 +17,7 @@
 #include "lib/manager/asker.h"
 #include "lib/wire/checkpoint_message.h"
 #include "lib/wire/messages.h"
+#include "lib/wire/table_list_message.h"
 
 namespace weir {
 
@@ -123,6 +124,10 @@ public:
     ///
     /// Errors: Errc::kNotFound, naming those that there are; Errc::kUnavailable if it is not made yet
     [[nodiscard]] Result<TableSchema> made_table(std::string_view name) const;
+
+    /// Those that a worker can open, from number `first` on, as many as fit into `bytes_max`, and one at
+    /// least. Weir's own are left out.
+    [[nodiscard]] TableListMessage list(uint64_t first, size_t bytes_max) const;
 
     /// Those of the checkpoint that nobody has, also because they cannot be read.
     [[nodiscard]] std::vector<uint32_t> unread_tables() const;

@@ -350,12 +350,18 @@ void Manager::forget_refused_tables() {
 }
 
 void Manager::open_table(const Asker& asker, const wire::Frame& frame) {
+    if (frame.values.empty()) return list_tables(asker, frame.header.first);
     const auto message = TableMessage::decode(frame.values);
     if (!message) return refuse(asker.connection, "a malformed table name");
     if (!may_share(asker)) return;
     if (loss_) return answer(outbox_, asker, loss_->code(), encode_text(loss_->text()));
     if (waits_for_first_copies()) return early_tables_.push_back({asker, *message, true});
     add_made_table(tables_.open(asker, message->name, job_shards()));
+}
+
+void Manager::list_tables(const Asker& asker, uint64_t first) {
+    const size_t bytes_max = endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+    answer(outbox_, asker, Errc::kOk, tables_.list(first, bytes_max).encode());
 }
 
 /// Whether a server that joins has loaded what the others have.

@@ -219,6 +219,7 @@ private:
     void forget_refused_tables();
     void open_table(const Asker& asker, const wire::Frame& frame);
     [[nodiscard]] Status check_plugins(const JoinMessage& join) const;
+    void list_tables(const Asker& asker, uint64_t first);
     void describe_rule(const Asker& asker, const wire::Frame& frame);
     void drop_table(const Asker& asker, const wire::Frame& frame);
     void lost(ConnectionId connection);

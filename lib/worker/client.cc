@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/log.h"
+#include "lib/store/schema_codec.h"
 #include "lib/worker/client_state.h"
 #include "lib/worker/collectives.h"
 
@@ -104,6 +105,28 @@ Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
     const ClientCore::CallId call = state_->core().checkpoint(access::deadline_ns_of(at_most));
     state_->wait_until([&] { return state_->core().done(call); });
     return state_->core().take_checkpoint(call);
+}
+
+Result<std::vector<TableSchema>> Client::tables() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
+    WEIR_TRY(state_->may_wait());
+    std::vector<TableSchema> tables;
+    uint32_t next = 0;
+    do {
+        const ClientCore::CallId call = state_->core().list_tables(next);
+        state_->wait_until([&] { return state_->core().done(call); });
+        WEIR_ASSIGN(const TableListMessage some, state_->core().take_list(call));
+        for (const TableMessage& table : some.tables) {
+            std::optional<TableSchema> schema = decode_schema(table.schema);
+            if (!schema || table.table < next)
+                return Error(Errc::kProtocol, "the manager sent a malformed list of tables");
+            schema->id = table.table;
+            tables.push_back(*std::move(schema));
+        }
+        next = some.next;
+    } while (next != 0);
+    return tables;
 }
 
 Result<ResumedFrom> Client::resumed_from() {

@@ -349,6 +349,11 @@ public:
     [[nodiscard]] Result<Table<T>> open_table(std::string_view name, uint32_t width = 0,
                                               std::span<const TaskId> after = {});
 
+    /// The tables that open_table() can open, in the order in which they were made: name, value type (as
+    /// it is kept), layout, width, rule and all else. Those of Weir's own are left out.
+    /// Errors: kPeerLost, kDeadline
+    [[nodiscard]] Result<std::vector<TableSchema>> tables();
+
     /// No worker needs the table any more: its name is free, and the servers give its memory back, those with
     /// copies, too, as soon as a checkpoint that is under way and has the table has its rows. Calls in it
     /// end with kNotFound, also those of other workers that are under way. When this returns, no server

@@ -127,6 +127,15 @@ public:
         return control_.ask_about_table(wire::Kind::kOpenTable, table_name);
     }
 
+    /// Which tables the job has, from number `first` on.
+    CallId list_tables(uint64_t first) {
+        return control_.ask({.kind = wire::Kind::kOpenTable, .first = first});
+    }
+
+    [[nodiscard]] Result<TableListMessage> take_list(CallId call) {
+        return control_.take_list(call);
+    }
+
     /// What servers know of an update rule that this process does not have.
     CallId ask_about_rule(std::string_view name) {
         return control_.ask({.kind = wire::Kind::kRule, .body = encode_text(name)});

@@ -25,6 +25,7 @@
 #include "lib/wire/messages.h"
 #include "lib/wire/record_message.h"
 #include "lib/wire/scan_message.h"
+#include "lib/wire/table_list_message.h"
 #include "lib/wire/work_message.h"
 #include "lib/wire/work_share.h"
 
@@ -121,6 +122,7 @@ void check_control(Bytes body) {
     check_body<FollowMessage>(body);
     check_record(body);
     check_body<StatsMessage>(body);
+    check_body<TableListMessage>(body);
     check_body<TableMessage>(body);
     check_body<WorkMessage>(body);
     check_body<LostWorkersMessage>(body);

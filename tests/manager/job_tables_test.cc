@@ -115,6 +115,43 @@ struct Tables {
 }  // namespace
 
 TEST_SUITE("job tables") {
+    TEST_CASE(
+        "tables are listed as far as they fit, but for those that are not made, and Weir's own") {
+        Tables job;
+        for (const char* const name : {"a", "weir.sums", "b", "unmade", "c"})
+            (void)job.ask(name);
+        for (const uint32_t table : {0, 1, 2, 4}) {
+            for (const uint32_t shard : {0, 1})
+                REQUIRE(job.answer(shard, table).has_value());
+        }
+        const auto names = [](const TableListMessage& list) {
+            std::string all;
+            for (const TableMessage& table : list.tables)
+                all += table.name + std::to_string(table.table);
+            return all;
+        };
+        const TableListMessage all = job.tables.list(0, 4096);
+        CHECK(names(all) == "a0b2c4");
+        CHECK(all.next == 0);
+        const TableListMessage some = job.tables.list(1, all.encode().size() - 1 - 19);
+        CHECK(names(some) == "b2");
+        CHECK(some.next == 4);
+        CHECK(names(job.tables.list(some.next, 1)) == "c4");  // one at least
+        CHECK(job.tables.list(5, 4096).tables.empty());
+        const auto decoded = TableListMessage::decode(some.encode());
+        REQUIRE(decoded.has_value());
+        CHECK(names(*decoded) == "b2");
+        CHECK(decoded->next == 4);
+        TableListMessage wrong = some;
+        wrong.next = 2;  // goes back
+        CHECK_FALSE(TableListMessage::decode(wrong.encode()));
+        wrong = all;
+        std::swap(wrong.tables[0], wrong.tables[1]);
+        CHECK_FALSE(TableListMessage::decode(wrong.encode()));
+        CHECK_FALSE(TableListMessage::decode(TableListMessage{.next = 1}.encode()));
+        CHECK_FALSE(TableListMessage::decode({}));
+    }
+
     TEST_CASE("a table that one shard cannot make is dropped by all, and its name is free") {
         Tables job;
         const auto first = job.ask("w");

@@ -17,6 +17,7 @@
 #include "lib/wire/frame.h"
 #include "lib/wire/messages.h"
 #include "lib/wire/scan_message.h"
+#include "lib/wire/table_list_message.h"
 #include "lib/wire/work_message.h"
 #include "lib/wire/work_share.h"
 #include "lib/worker/calls/call_tasks.h"
@@ -92,6 +93,7 @@ public:
     [[nodiscard]] Result<TableInfo> take_table(CallId call);
     /// The name of the rule of the table that an ended call has brought, which stays; empty: none.
     [[nodiscard]] std::string rule_of_table(CallId call);
+    [[nodiscard]] Result<TableListMessage> take_list(CallId call);
     [[nodiscard]] Result<WorkShare> take_share(CallId call);
     [[nodiscard]] Result<LostWorkersMessage> take_lost_workers(CallId call);
     [[nodiscard]] Result<uint64_t> take_checkpoint(CallId call);

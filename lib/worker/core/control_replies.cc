@@ -56,6 +56,10 @@ std::string Control::rule_of_table(CallId id) {
     return schema ? schema->rule : std::string();
 }
 
+Result<TableListMessage> Control::take_list(CallId id) {
+    return take_message<TableListMessage>(id, "the manager sent a malformed list of tables");
+}
+
 Result<WorkShare> Control::take_share(CallId id) {
     return take_message<WorkShare>(id, "the manager sent a malformed share of the work");
 }
