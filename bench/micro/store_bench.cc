@@ -12,7 +12,7 @@
 #include "bench/micro/beside.h"
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
-#include "lib/store/finite.h"
+#include "lib/key/finite.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/table.h"
 

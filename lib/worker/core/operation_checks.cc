@@ -3,12 +3,14 @@
 /// What makes a push or pull wrong.
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
+#include "lib/key/finite.h"
 #include "lib/key/key_list.h"
-#include "lib/store/finite.h"
 #include "lib/worker/core/operations.h"
 
 namespace weir {
@@ -61,14 +63,13 @@ Status check_size(const Operation& operation, size_t given, size_t row_bytes, co
 bool has_finite_values(const Operation& operation) {
     const ValueType type =
         operation.has_whole_rows ? operation.table->schema.value_type : operation.caller_type();
-    const auto are_finite = [&](const std::byte* values, size_t bytes) {
-        return all_finite(type, values, bytes / size_of(type));
-    };
+    const std::span<const std::byte> rows = operation.values;
     if (!operation.has_whole_rows)
-        return are_finite(operation.values.data(), operation.values.size());
-    const size_t row_bytes = operation.row_bytes;
-    for (size_t at = 0; at + row_bytes <= operation.values.size(); at += row_bytes) {
-        if (!are_finite(operation.values.data() + at, operation.table->row_bytes)) return false;
+        return all_finite(type, rows.data(), rows.size() / size_of(type));
+    std::vector<std::byte> values(operation.table->row_bytes);  // aligned
+    for (size_t at = 0; at < rows.size(); at += operation.row_bytes) {
+        std::memcpy(values.data(), rows.data() + at, values.size());
+        if (!all_finite(type, values.data(), values.size() / size_of(type))) return false;
     }
     return true;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/finite.h"
+#include "lib/key/finite.h"
 
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,21 @@ TEST_SUITE("finite") {
     TEST_CASE("every NaN and infinity is found, wherever it is, and nothing else") {
         check_type<float>();
         check_type<double>();
+    }
+
+    TEST_CASE("so it is with narrow values") {
+        for (const auto& [type, infinity, lowest] :
+             {std::tuple(ValueType::kBFloat16, 0x7f80, 0xff7f),
+              std::tuple(ValueType::kFloat16, 0x7c00, 0xfbff)}) {
+            std::vector<uint16_t> bits(100, static_cast<uint16_t>(lowest));
+            const auto* const bytes = reinterpret_cast<const std::byte*>(bits.data());
+            CHECK(all_finite(type, bytes, bits.size()));
+            for (const int bad : {infinity, infinity | 0x8000, 0x7fff}) {
+                bits[99] = static_cast<uint16_t>(bad);
+                CHECK_FALSE(all_finite(type, bytes, bits.size()));
+                CHECK(all_finite(type, bytes, bits.size() - 1));
+            }
+        }
     }
 
     TEST_CASE("integers are finite, whatever their bits say") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/store/finite.h"
+#include "lib/key/finite.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,6 +23,15 @@ WEIR_KERNEL bool block_finite(const double* values, size_t count) noexcept {
     uint64_t bad = 0;
     for (size_t i = 0; i < count; ++i)
         bad |= static_cast<uint64_t>((std::bit_cast<uint64_t>(values[i]) & kExponent) == kExponent);
+    return bad == 0;
+}
+
+/// `kExponent`: its bits.
+template <uint16_t kExponent>
+WEIR_KERNEL bool block_finite(const uint16_t* values, size_t count) noexcept {
+    uint16_t bad = 0;
+    for (size_t i = 0; i < count; ++i)
+        bad |= static_cast<uint16_t>((values[i] & kExponent) == kExponent);
     return bad == 0;
 }
 
@@ -51,6 +60,10 @@ bool all_finite(ValueType type, const std::byte* values, size_t value_count) noe
         return all_finite(std::span(reinterpret_cast<const float*>(values), value_count));
     if (type == ValueType::kFloat64)
         return all_finite(std::span(reinterpret_cast<const double*>(values), value_count));
+    if (type == ValueType::kBFloat16)
+        return block_finite<0x7f80>(reinterpret_cast<const uint16_t*>(values), value_count);
+    if (type == ValueType::kFloat16)
+        return block_finite<0x7c00>(reinterpret_cast<const uint16_t*>(values), value_count);
     return true;
 }
 
