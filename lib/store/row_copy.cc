@@ -143,11 +143,10 @@ void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes
     }
 }
 
-void copy_run(const RowView& view, uint32_t first, size_t row_count, size_t bytes,
-              std::byte* out) noexcept {
-    while (row_count > 0) {
-        const size_t some = std::min<size_t>(row_count, view.run(first));
-        const std::byte* const from = view.at(first);
+void copy_run(const RowView& view, RowStore::Run run, size_t bytes, std::byte* out) noexcept {
+    while (run.row_count > 0) {
+        const uint32_t some = std::min(run.row_count, view.run(run.first_row));
+        const std::byte* const from = view.at(run.first_row);
         if (view.stride_bytes == bytes) {
             std::memcpy(out, from, some * bytes);
         } else {
@@ -155,8 +154,8 @@ void copy_run(const RowView& view, uint32_t first, size_t row_count, size_t byte
                 std::memcpy(out + i * bytes, from + i * view.stride_bytes, bytes);
         }
         out += some * bytes;
-        first += static_cast<uint32_t>(some);
-        row_count -= some;
+        run.first_row += some;
+        run.row_count -= some;
     }
 }
 

@@ -17,9 +17,8 @@ namespace weir {
 void copy_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,
                const std::byte* missing, std::byte* out) noexcept;
 
-/// The same of `row_count` rows from `first` on.
-void copy_run(const RowView& view, uint32_t first, size_t row_count, size_t bytes,
-              std::byte* out) noexcept;
+/// The same of a run, in which no row is missing.
+void copy_run(const RowView& view, RowStore::Run run, size_t bytes, std::byte* out) noexcept;
 
 /// Copies `bytes` from `in` to each row of `view`, one after the other.
 void put_rows(const RowView& view, std::span<const uint32_t> rows, size_t bytes,

@@ -137,7 +137,7 @@ bool SparseStore::has_key(uint32_t row) const noexcept {
 bool SparseStore::list_by_row(Memory& memory, KeyCursor& cursor, const PositionSet& positions,
                               size_t key_count_max, size_t row_count_looked,
                               std::vector<uint64_t>& keys, std::vector<uint32_t>& rows,
-                              std::optional<uint32_t>& first_row) {
+                              RowStore::Run& run) {
     if (!has_all_keys()) {
         // What was listed before is not to be listed again, and the keys were there then.
         if (cursor.next != 0 || !remember_some_keys(memory)) return false;
@@ -145,27 +145,22 @@ bool SparseStore::list_by_row(Memory& memory, KeyCursor& cursor, const PositionS
     }
     const bool is_all = positions.is_whole_ring();
     const bool has_gaps = !free_.empty() || !given_back_.empty();
-    const RowView values = rows_.view();
     const RowView kept = keys_->view();
     const size_t row_end = index_.next_row();
-    const size_t end =
-        std::min<uint64_t>(row_end, cursor.next + std::min<uint64_t>(row_count_looked, row_end));
-    const size_t keys_end = keys.size() + key_count_max;
     uint64_t row = std::min<uint64_t>(cursor.next, row_end);
+    const size_t end = row + std::min<uint64_t>(row_count_looked, row_end - row);
+    if (is_all && !has_gaps) {
+        const size_t count = std::min(end - row, key_count_max);
+        run = {static_cast<uint32_t>(row), static_cast<uint32_t>(count)};
+        row += count;
+    }
+    const size_t keys_end = keys.size() + key_count_max - run.row_count;
     while (row < end && keys.size() < keys_end) {
         const auto first = static_cast<uint32_t>(row);
-        const size_t run = std::min<size_t>(
-            {kept.run(first), values.run(first), end - row, keys_end - keys.size()});
+        const size_t some = std::min<size_t>({kept.run(first), end - row, keys_end - keys.size()});
         const std::byte* const from = kept.at(first);
-        row += run;
-        if (is_all && !has_gaps) {
-            const size_t at = keys.size();
-            if (!first_row) first_row = first;
-            keys.resize(at + run);
-            std::memcpy(keys.data() + at, from, run * sizeof(uint64_t));
-            continue;
-        }
-        for (uint32_t i = 0; i < run; ++i) {
+        row += some;
+        for (uint32_t i = 0; i < some; ++i) {
             uint64_t key = 0;
             std::memcpy(&key, from + i * sizeof key, sizeof key);
             const bool is_wanted =
@@ -246,12 +241,16 @@ void SparseStore::pull_state(std::span<const uint32_t> rows, std::byte* out) con
     copy_rows(rows_.view(state_at_), rows, state_bytes(), rows_.initial().data() + state_at_, out);
 }
 
-void SparseStore::pull_run(uint32_t first, size_t row_count, std::byte* out) const noexcept {
-    copy_run(rows_.view(), first, row_count, values_bytes_, out);
+void SparseStore::pull_run(RowStore::Run run, std::byte* out) const noexcept {
+    copy_run(rows_.view(), run, values_bytes_, out);
 }
 
-void SparseStore::pull_state_run(uint32_t first, size_t row_count, std::byte* out) const noexcept {
-    if (state_bytes() != 0) copy_run(rows_.view(state_at_), first, row_count, state_bytes(), out);
+void SparseStore::pull_state_of_run(RowStore::Run run, std::byte* out) const noexcept {
+    if (state_bytes() != 0) copy_run(rows_.view(state_at_), run, state_bytes(), out);
+}
+
+void SparseStore::pull_keys_of_run(RowStore::Run run, std::byte* out) const noexcept {
+    copy_run(keys_->view(), run, sizeof(uint64_t), out);
 }
 
 void SparseStore::put(std::span<const uint32_t> rows, const std::byte* values,

@@ -78,16 +78,17 @@ public:
     /// As list(), in the order of the rows; `cursor.next` is a row. Looks at `row_count_looked` rows at most.
     /// The keys have to be kept by row: the first calls do a part of that each, and list nothing. False:
     /// there is no memory for that, or there was none since the cursor was made. A walk misses keys that
-    /// were dropped and came again, or meets them twice. Of rows that lie one behind the other only the first
-    /// is given, in `first_row`.
+    /// were dropped and came again, or meets them twice. Where all
+    /// positions are wanted, and no row was dropped, only the `run` of rows is found, without their keys.
     [[nodiscard]] bool list_by_row(Memory& memory, KeyCursor& cursor, const PositionSet& positions,
                                    size_t key_count_max, size_t row_count_looked,
                                    std::vector<uint64_t>& keys, std::vector<uint32_t>& rows,
-                                   std::optional<uint32_t>& first_row);
+                                   RowStore::Run& run);
 
-    /// As pull() and pull_state(), of the rows from `first` on, all of which have keys.
-    void pull_run(uint32_t first, size_t row_count, std::byte* out) const noexcept;
-    void pull_state_run(uint32_t first, size_t row_count, std::byte* out) const noexcept;
+    /// As pull() and pull_state(), of rows that list_by_row() has found, and their keys.
+    void pull_run(RowStore::Run run, std::byte* out) const noexcept;
+    void pull_state_of_run(RowStore::Run run, std::byte* out) const noexcept;
+    void pull_keys_of_run(RowStore::Run run, std::byte* out) const noexcept;
 
     /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
     /// back the memory of extents that have no row left.

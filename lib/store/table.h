@@ -56,12 +56,15 @@ struct Entries {
 
 /// Some rows of a table, as TableShard::list() finds them: those of a range of keys, or of a list.
 struct ListedRows {
-    KeyRange range;                          ///< of a dense table, within one of extents()
-    std::vector<uint64_t> keys;              ///< list() gives those of a sparse table; in any order
-    std::vector<uint32_t> rows;              ///< where they are; valid until rows are dropped
-    std::optional<uint32_t> first_row = {};  ///< `rows` is empty: they lie from here on, one by one
+    KeyRange range;              ///< of a dense table, within one of extents()
+    std::vector<uint64_t> keys;  ///< list() gives those of a sparse table; in any order
+    std::vector<uint32_t> rows;  ///< where they are; valid until rows are dropped
+    RowStore::Run
+        run{};  ///< of list_by_row(), in place of `keys` and `rows`: rows with these numbers
 
-    [[nodiscard]] size_t row_count() const noexcept { return range.key_count() + keys.size(); }
+    [[nodiscard]] size_t row_count() const noexcept {
+        return range.key_count() + keys.size() + run.row_count;
+    }
 };
 
 /// Rows that were aggregated.
@@ -290,6 +293,9 @@ public:
     /// there was none since the cursor was made.
     [[nodiscard]] bool list_by_row(KeyCursor& cursor, const PositionSet& positions,
                                    size_t row_count_max, ListedRows& listed);
+    /// Of what list_by_row() has found.
+    /// Shape:   out.size() == listed.row_count() * sizeof(uint64_t)
+    void copy_keys(const ListedRows& listed, std::span<std::byte> out) const;
     /// Shape:   out.size() == listed.row_count() * row_layout().value_bytes(), or of state_bytes
     void copy_values(const ListedRows& listed, std::span<std::byte> out) const;
     void copy_state(const ListedRows& listed, std::span<std::byte> out) const;

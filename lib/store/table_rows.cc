@@ -34,7 +34,7 @@ void TableShard::list_all(KeyCursor& cursor, const PositionSet& positions, size_
     listed.range = {};
     listed.keys.clear();
     listed.rows.clear();
-    listed.first_row.reset();
+    listed.run = {};
     if (const auto* sparse = std::get_if<SparseStore>(&*store_)) {
         return sparse->list(cursor, positions, row_count_max, kStepBuckets, listed.keys,
                             listed.rows);
@@ -62,22 +62,31 @@ bool TableShard::list_by_row(KeyCursor& cursor, const PositionSet& positions, si
     listed.range = {};
     listed.keys.clear();
     listed.rows.clear();
-    listed.first_row.reset();
+    listed.run = {};
+    // Where all rows are wanted, nobody needs to look at their keys.
+    const PositionSet everywhere = PositionSet::whole_ring();
+    const bool is_all = !drop_cursor_ && owned_.without(positions).ranges().empty();
     auto& sparse = std::get<SparseStore>(*store_);
     const bool is_listed =
-        sparse.list_by_row(memory_, cursor, positions, std::min(row_count_max, kRowsLooked),
-                           kRowsLooked, listed.keys, listed.rows, listed.first_row);
+        sparse.list_by_row(memory_, cursor, is_all ? everywhere : positions,
+                           std::min(row_count_max, kRowsLooked), kRowsLooked, listed.keys,
+                           listed.rows, listed.run);
     if (is_listed && layout_.has_stamps()) leave_out_empty(listed);
     return is_listed;
+}
+
+void TableShard::copy_keys(const ListedRows& listed, std::span<std::byte> out) const {
+    WEIR_CHECK(out.size() == listed.row_count() * sizeof(uint64_t));
+    if (listed.run.row_count != 0)
+        return std::get<SparseStore>(*store_).pull_keys_of_run(listed.run, out.data());
+    if (!out.empty()) std::memcpy(out.data(), listed.keys.data(), out.size());
 }
 
 void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * pulled_row_bytes_);
     if (listed.row_count() == 0) return;
-    if (listed.first_row) {
-        return std::get<SparseStore>(*store_).pull_run(*listed.first_row, listed.keys.size(),
-                                                       out.data());
-    }
+    if (listed.run.row_count != 0)
+        return std::get<SparseStore>(*store_).pull_run(listed.run, out.data());
     if (listed.range.empty()) return copy_values(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
     std::memcpy(out.data(), dense.values(*dense.first_row(listed.range)), out.size());
@@ -86,10 +95,8 @@ void TableShard::copy_values(const ListedRows& listed, std::span<std::byte> out)
 void TableShard::copy_state(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * layout_.state_bytes);
     if (out.empty()) return;
-    if (listed.first_row) {
-        return std::get<SparseStore>(*store_).pull_state_run(*listed.first_row, listed.keys.size(),
-                                                             out.data());
-    }
+    if (listed.run.row_count != 0)
+        return std::get<SparseStore>(*store_).pull_state_of_run(listed.run, out.data());
     if (listed.range.empty()) return copy_state(listed.rows, out);
     const auto& dense = std::get<DenseStore>(*store_);
     std::memcpy(out.data(), dense.state(*dense.first_row(listed.range)), out.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// Scans in histories of whole clusters while servers join and leave, connections break, and workers
-/// push: each scan goes on by itself, and gives every key once that was there from its beginning on,
-/// with a value that it had meanwhile.
+/// Scans in histories of whole clusters while servers join, leave and, where there are backups, die,
+/// connections break, and workers push: each scan goes on by itself, and gives every key once that was
+/// there from its beginning on, with a value that it had meanwhile, and the state of the same moment.
 
 #include <algorithm>
 #include <cstring>
@@ -16,6 +16,7 @@
 #include "lib/base/random.h"
 #include "lib/worker/scan/dense_scan.h"
 #include "lib/worker/scan/sparse_scan.h"
+#include "tests/cluster/counted_rounds.h"
 #include "tests/cluster/sim_cluster.h"
 #include "tests/histories/machinery/history_shape.h"
 #include "tests/seed.h"
@@ -33,6 +34,8 @@ struct ScanCounts {
     uint64_t pieces = 0;
     uint64_t moved = 0;  ///< scans that met another view
     uint64_t breaks = 0;
+    uint64_t deaths = 0;  ///< of servers, while a scan was open
+    uint64_t states = 0;  ///< rows that came with their state
 };
 
 class ScanHistory {
@@ -46,11 +49,13 @@ public:
           cluster_(random_(), shape_, options_) {}
 
     void run() {
+        REQUIRE(cluster_.rules.register_rule<AddWithState>("add_with_state").has_value());
         REQUIRE(cluster_.start());
         for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
             const char* const name = layout == Layout::kDense ? "dense" : "sparse";
-            auto made =
-                cluster_.make_table(0, table_of(layout, name, kScannedKeys, ValueType::kUInt64));
+            TableSchema schema = table_of(layout, name, kScannedKeys, ValueType::kUInt64);
+            schema.rule = "add_with_state";
+            auto made = cluster_.make_table(0, schema);
             REQUIRE(made.has_value());
             tables_.push_back({*made, {}, {}});
         }
@@ -61,6 +66,7 @@ public:
         for (uint64_t turn = 0; counts_.scans < scans; ++turn) {
             REQUIRE(turn < 1'000'000);
             if (random_.below(400) == 0) move();
+            if (shape_.replicas > 0 && random_.below(200) == 0) kill();
             if (is_pushed() && random_.below(3) == 0) push(1 + random_.below(20));
             scan();
             (void)cluster_.step();
@@ -81,6 +87,9 @@ private:
         SimShape shape = moving_shape(random_, faults_);
         shape.workers = 2;
         shape.message_bytes_max = 1024;
+        if (random_.below(3) != 0) return shape;
+        shape.replicas = 1;
+        shape.servers = 3;
         return shape;
     }
 
@@ -98,6 +107,34 @@ private:
             (void)cluster_.add_server({.shards = static_cast<uint32_t>(1 + random_.below(2))});
         } else if (view.servers().size() > 1) {
             (void)cluster_.manager->leave_server(some_server(random_, view));
+        }
+    }
+
+    /// A server dies, if each of its segments has a copy elsewhere.
+    void kill() {
+        const View& view = cluster_.managers_view();
+        if (view.servers().size() < 3 || cluster_.has_killed_lately()) return;
+        const bool is_at_rest = std::ranges::all_of(view.segments(),
+                                                    [](const ViewSegment& segment) {
+                                                        return segment.backup_count() == 1 &&
+                                                               segment.learner.shard == kNoShard;
+                                                    }) &&
+                                std::ranges::all_of(view.shards(), [&](const ViewShard& listed) {
+                                    const Shard* const shard = cluster_.find_shard(listed);
+                                    return shard != nullptr && shard->epoch() == view.epoch();
+                                });
+        if (!is_at_rest) return;
+        const uint32_t server = some_server(random_, view);
+        const auto its = std::ranges::find(view.shards(), server, &ViewShard::server);
+        for (size_t i = 0; i < cluster_.shards.size(); ++i) {
+            const auto& shard = cluster_.shards[i];
+            if (shard == nullptr || shard->address() != its->address) continue;
+            const uint32_t host = cluster_.host_of_shard(i);
+            if (!cluster_.has_reached_manager(host) || !cluster_.has_life_line(host)) return;
+            cluster_.kill_host(host);
+            if (source_ != nullptr) ++counts_.deaths;
+            if (cluster_.shards.size() < kShardsEver) (void)cluster_.add_server({});
+            return;
         }
     }
 
@@ -199,6 +236,10 @@ private:
             REQUIRE_MESSAGE(seen_.emplace(keys[i], value).second,
                             "key " << keys[i] << " came twice");
         }
+        REQUIRE(rows->state.size() == (extent_.has_state ? rows->values.size() : 0));
+        if (!extent_.has_state) return source_->release();
+        CHECK(std::ranges::equal(rows->state, rows->values));
+        counts_.states += keys.size();
         source_->release();
     }
 
@@ -257,7 +298,7 @@ private:
 }  // namespace
 
 TEST_SUITE("scan_history") {
-    TEST_CASE("a scan goes on while servers join and leave, and gives every key once") {
+    TEST_CASE("a scan goes on while servers join, leave and die, and gives every key once") {
         const uint64_t first = testing::seed_or(1);
         const uint64_t count = testing::histories_or(100);
         ScanCounts counts;
@@ -265,9 +306,15 @@ TEST_SUITE("scan_history") {
             INFO("WEIR_SEED=" << seed);
             ScanHistory(seed, counts).run();
         }
-        MESSAGE(fmt::format("{} scans in {} pieces, {} met another view, {} breaks", counts.scans,
-                            counts.pieces, counts.moved, counts.breaks));
-        if (count >= 100) CHECK(counts.moved > 100);
+        MESSAGE(
+            fmt::format("{} scans in {} pieces, {} met another view, {} breaks, {} deaths, {} "
+                        "rows with state",
+                        counts.scans, counts.pieces, counts.moved, counts.breaks, counts.deaths,
+                        counts.states));
+        if (count < 100) return;
+        CHECK(counts.moved > 100);
+        CHECK(counts.deaths > 10);
+        CHECK(counts.states > 10'000);
     }
 }
 

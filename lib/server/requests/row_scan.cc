@@ -47,7 +47,7 @@ Result<ScanReply> RowScan::list(TableShard& table, const ScanMessage& asked,
         is_by_row = false;
     }
     if (!is_by_row) table.list(cursor, positions, row_count_max, listed_);
-    if (asked.first_key != 0 || asked.last_key != ~uint64_t{0}) leave_out_others(asked);
+    if (asked.first_key != 0 || asked.last_key != ~uint64_t{0}) leave_out_others(table, asked);
     ScanReply reply;
     reply.cursor = encrypted(cursor.next);
     reply.row_count = static_cast<uint32_t>(listed_.row_count());
@@ -55,10 +55,14 @@ Result<ScanReply> RowScan::list(TableShard& table, const ScanMessage& asked,
     return reply;
 }
 
-void RowScan::leave_out_others(const ScanMessage& asked) {
-    if (const auto first = std::exchange(listed_.first_row, std::nullopt)) {
-        listed_.rows.resize(listed_.keys.size());
-        std::iota(listed_.rows.begin(), listed_.rows.end(), *first);
+void RowScan::leave_out_others(const TableShard& table, const ScanMessage& asked) {
+    if (listed_.run.row_count != 0) {
+        listed_.rows.resize(listed_.run.row_count);
+        std::iota(listed_.rows.begin(), listed_.rows.end(), listed_.run.first_row);
+        std::vector<uint64_t> keys(listed_.run.row_count);
+        table.copy_keys(listed_, std::as_writable_bytes(std::span(keys)));
+        listed_.keys = std::move(keys);
+        listed_.run = {};
     }
     size_t kept = 0;
     for (size_t i = 0; i < listed_.keys.size(); ++i) {
@@ -82,7 +86,7 @@ void RowScan::copy(const TableShard& table, const ScanColumns& columns,
         std::memset(out.data() + at + bytes, 0, ScanColumns::aligned(bytes) - bytes);
         return out.subspan(at, bytes);
     };
-    std::memcpy(out.data(), listed_.keys.data(), count * sizeof(uint64_t));
+    table.copy_keys(listed_, out.first(count * sizeof(uint64_t)));
     if (columns.value_bytes != 0)
         table.copy_values(listed_, column(columns.values_at(count), columns.value_bytes));
     if (columns.state_bytes != 0)

@@ -41,7 +41,7 @@ public:
 private:
     [[nodiscard]] uint64_t encrypted(uint64_t next) const noexcept;
     [[nodiscard]] uint64_t decrypted(uint64_t cursor) const noexcept;
-    void leave_out_others(const ScanMessage& asked);
+    void leave_out_others(const TableShard& table, const ScanMessage& asked);
 
     std::array<uint64_t, 2> secret_;
     ListedRows listed_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "lib/store/table.h"
 
@@ -42,20 +43,20 @@ void TableShard::reset(std::span<const uint32_t> rows) {
 
 void TableShard::leave_out_empty(ListedRows& listed) const {
     const RowStamps at = stamps();
-    const auto row_at = [&](size_t i) {
-        return listed.first_row ? *listed.first_row + static_cast<uint32_t>(i) : listed.rows[i];
-    };
-    size_t kept = 0;
-    while (kept < listed.keys.size() && !at.is_empty(row_at(kept)))
-        ++kept;
-    if (kept == listed.keys.size()) return;
-    if (listed.first_row) {
-        listed.rows.resize(listed.keys.size());
-        for (size_t i = 0; i < listed.rows.size(); ++i)
-            listed.rows[i] = *listed.first_row + static_cast<uint32_t>(i);
-        listed.first_row.reset();
+    if (const RowStore::Run run = listed.run; run.row_count != 0) {
+        uint32_t full = 0;
+        while (full < run.row_count && !at.is_empty(run.first_row + full))
+            ++full;
+        if (full == run.row_count) return;
+        listed.keys.resize(run.row_count);
+        listed.rows.resize(run.row_count);
+        std::get<SparseStore>(*store_).pull_keys_of_run(
+            run, reinterpret_cast<std::byte*>(listed.keys.data()));
+        std::iota(listed.rows.begin(), listed.rows.end(), run.first_row);
+        listed.run = {};
     }
-    for (size_t i = kept; i < listed.keys.size(); ++i) {
+    size_t kept = 0;
+    for (size_t i = 0; i < listed.keys.size(); ++i) {
         if (at.is_empty(listed.rows[i])) continue;
         listed.keys[kept] = listed.keys[i];
         listed.rows[kept++] = listed.rows[i];
@@ -67,9 +68,10 @@ void TableShard::leave_out_empty(ListedRows& listed) const {
 void TableShard::copy_stamps(const ListedRows& listed, std::span<std::byte> out) const {
     WEIR_CHECK(out.size() == listed.row_count() * sizeof(uint32_t) && layout_.has_stamps());
     const RowStamps at = stamps();
-    for (size_t i = 0; i < listed.keys.size(); ++i) {
+    const bool is_run = listed.run.row_count != 0;
+    for (size_t i = 0; i < listed.row_count(); ++i) {
         const uint32_t stamp =
-            at.of(listed.first_row ? *listed.first_row + static_cast<uint32_t>(i) : listed.rows[i]);
+            at.of(is_run ? listed.run.first_row + static_cast<uint32_t>(i) : listed.rows[i]);
         std::memcpy(out.data() + i * sizeof stamp, &stamp, sizeof stamp);
     }
 }

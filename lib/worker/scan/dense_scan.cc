@@ -19,8 +19,8 @@ DenseScan::DenseScan(ClientCore& core, Allocate allocate, const TableInfo& table
     : core_(core),
       allocate_(std::move(allocate)),
       table_(table),
-      has_state_(extent.has_state),
-      row_bytes_(table.row_bytes + (extent.has_state ? table.state_bytes : 0)),
+      has_state_(extent.has_state && table.state_bytes != 0),
+      row_bytes_(table.row_bytes + (has_state_ ? table.state_bytes : 0)),
       piece_keys_(std::max<uint64_t>(1, extent.piece_bytes / row_bytes_)) {
     const PositionRange share = share_of(table.schema.key_count - 1, extent.share, extent.shares);
     KeyRange all{share.first, share.last + 1};
@@ -77,7 +77,7 @@ void DenseScan::pull(Place& place, uint64_t now_ns, uint64_t deadline_ns) {
     place.is_asked = true;
 }
 
-void DenseScan::release() noexcept {
+void DenseScan::release() {
     for (Place& place : places_)
         place.is_used = false;
 }

@@ -22,7 +22,7 @@ public:
     DenseScan(ClientCore& core, Allocate allocate, const TableInfo& table,
               const ScanExtent& extent);
 
-    void release() noexcept override;
+    void release() override;
     [[nodiscard]] Status ask(uint64_t now_ns, uint64_t deadline_ns) override;
     [[nodiscard]] bool is_over() const noexcept override;
     [[nodiscard]] bool is_ready() override;

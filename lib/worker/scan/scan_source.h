@@ -78,7 +78,7 @@ public:
     ScanSource& operator=(const ScanSource&) = delete;
 
     /// The caller does not use the last piece any more.
-    virtual void release() noexcept = 0;
+    virtual void release() = 0;
 
     /// Asks for as many pieces as may be under way.
     /// `deadline_ns`: of each of these calls, from `now_ns`.

@@ -22,9 +22,10 @@ PositionSet both(const PositionSet& a, const PositionSet& b) {
 
 }  // namespace
 
-ScanWalk::ScanWalk(const TableInfo& table, std::optional<KeyRange> keys, PositionRange share,
-                   uint8_t columns)
-    : table_(table),
+ScanWalk::ScanWalk(Memory& memory, const TableInfo& table, std::optional<KeyRange> keys,
+                   PositionRange share, uint8_t columns)
+    : memory_(memory),
+      table_(table),
       columns_{(columns & ScanMessage::kValues) != 0 ? table.row_bytes : 0,
                (columns & ScanMessage::kState) != 0 ? table.state_bytes : 0,
                (columns & ScanMessage::kStamps) != 0 ? sizeof(uint32_t) : 0},
@@ -49,6 +50,7 @@ Result<std::optional<ScanWalk::Question>> ScanWalk::next(const View& view) {
 }
 
 void ScanWalk::look_at(const View& view) {
+    remember();
     const uint64_t before = std::exchange(epoch_, view.epoch());
     for (Walk& walk : walks_) {
         const ViewShard* const shard = view.shard(walk.shard);
@@ -70,8 +72,7 @@ void ScanWalk::narrow(Walk& walk, const View& view) {
     unread_ = unread_.with(lost);
     walk.positions = kept;
     walk.is_void = walk.is_asked;
-    moved_.insert(moved_.end(), walk.given.begin(), walk.given.end());
-    walk.given.clear();
+    walk.given.move_to(moved_);
     if (!walk.by_row) return;
     walk.begins = true;
     walk.cursor = 0;
@@ -87,7 +88,9 @@ void ScanWalk::begin_walks(const View& view) {
         const PositionSet owned = both(unread_, view.owned(shard));
         const size_t count = std::min(owned.ranges().size(), ScanMessage::kRangesMax);
         if (count == 0) continue;
-        Walk walk{.shard = shard, .positions = PositionSet(owned.ranges().first(count))};
+        Walk walk{.shard = shard,
+                  .positions = PositionSet(owned.ranges().first(count)),
+                  .given = GivenKeys(memory_)};
         unread_ = unread_.without(walk.positions);
         walks_.push_back(std::move(walk));
     }
@@ -170,9 +173,18 @@ Result<ScanWalk::Piece> ScanWalk::take(uint32_t shard, std::span<const std::byte
     if ((reply->flags & ScanReply::kAtEnd) != 0) {
         end(walk);
     } else {
-        walk.given.insert(walk.given.end(), piece.keys.begin(), piece.keys.end());
+        last_shard_ = shard;
+        last_keys_ = piece.keys;
     }
     return piece;
+}
+
+void ScanWalk::remember() {
+    if (last_keys_.empty()) return;
+    const auto walk =
+        std::ranges::find_if(walks_, [&](const Walk& one) { return one.shard == last_shard_; });
+    WEIR_CHECK(walk != walks_.end());
+    walk->given.add(std::exchange(last_keys_, {}));
 }
 
 bool ScanWalk::are_asked_for(const Walk& walk, std::span<const uint64_t> keys) const {

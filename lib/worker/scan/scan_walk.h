@@ -15,6 +15,7 @@
 #include "lib/key/position_set.h"
 #include "lib/ring/view.h"
 #include "lib/wire/scan_message.h"
+#include "lib/worker/scan/given_keys.h"
 
 namespace weir {
 
@@ -37,9 +38,10 @@ public:
         ScanMessage message;
     };
 
-    /// `keys`: only these; `share`: only those at these positions. `table` must outlive this.
-    ScanWalk(const TableInfo& table, std::optional<KeyRange> keys, PositionRange share,
-             uint8_t columns);
+    /// `keys`: only these; `share`: only those at these positions.
+    /// Both must outlive this: `memory` is for the keys.
+    ScanWalk(Memory& memory, const TableInfo& table, std::optional<KeyRange> keys,
+             PositionRange share, uint8_t columns);
 
     /// Something to ask a shard that has no question open. Nothing if there is none: all was read, or
     /// answers are to come.
@@ -59,10 +61,14 @@ public:
         std::span<std::byte> stamps;
     };
 
-    /// The answer of a shard to its question. There may be no rows in it although more follow.
+    /// The answer of a shard to its question. There may be no rows in it although more follow. Its keys
+    /// must stay until remember(), which does what the next question need not wait for.
     /// Errors: kProtocol if it is malformed, or gives rows that were not asked for
     [[nodiscard]] Result<Piece> take(uint32_t shard, std::span<const std::byte> body,
                                      std::span<std::byte> memory);
+
+    /// The last piece is not used any more.
+    void remember();
 
     /// The question has brought no answer, and is to be asked again.
     void forget_question(uint32_t shard) noexcept;
@@ -79,8 +85,8 @@ private:
         bool begins = true;
         bool by_row = false;
         uint64_t cursor = 0;
-        std::vector<uint64_t> given = {};  ///< keys that it gave
-        uint64_t empty_pieces = 0;         ///< in a row
+        GivenKeys given;
+        uint64_t empty_pieces = 0;  ///< in a row
         bool is_asked = false;
         bool is_void = false;  ///< what is asked: positions were lost meanwhile
     };
@@ -95,6 +101,7 @@ private:
     [[nodiscard]] bool are_asked_for(const Walk& walk, std::span<const uint64_t> keys) const;
     void leave_out_moved(Piece& piece) const;
 
+    Memory& memory_;
     const TableInfo& table_;
     ScanColumns columns_;
     uint8_t wanted_;  ///< ScanMessage::Columns
@@ -104,6 +111,8 @@ private:
     uint64_t epoch_ = 0;               ///< of the view in which the shards had all of their walks
     std::deque<uint32_t> candidates_;  ///< shards that may have something unread
     std::vector<Walk> walks_;          ///< at most one of a shard
+    uint32_t last_shard_ = kNoShard;   ///< whose piece came last,
+    std::span<const uint64_t> last_keys_;  ///< and the keys in it that are not yet in its walk
     /// Keys that walks gave before they lost them. They are unread or in a walk. Ascending.
     std::vector<uint64_t> moved_;
 };

@@ -22,7 +22,7 @@ uint8_t columns_of(const ScanExtent& extent) noexcept {
 SparseScan::SparseScan(ClientCore& core, const TableInfo& table, const ScanExtent& extent)
     : core_(core),
       table_(table),
-      walk_(table, extent.keys, share_of(~uint64_t{0}, extent.share, extent.shares),
+      walk_(core.memory(), table, extent.keys, share_of(~uint64_t{0}, extent.share, extent.shares),
             columns_of(extent)),
       piece_bytes_(std::max(extent.piece_bytes, walk_.columns().bytes(1))) {}
 
@@ -40,7 +40,8 @@ Result<Block> SparseScan::memory_for_piece() {
                              table_.schema.name, piece_bytes_));
 }
 
-void SparseScan::release() noexcept {
+void SparseScan::release() {
+    walk_.remember();
     if (piece_) spares_.push_back(std::exchange(piece_, Block()));
 }
 

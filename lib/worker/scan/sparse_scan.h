@@ -20,7 +20,7 @@ public:
     /// `core` and `table` must outlive this.
     SparseScan(ClientCore& core, const TableInfo& table, const ScanExtent& extent);
 
-    void release() noexcept override;
+    void release() override;
     [[nodiscard]] Status ask(uint64_t now_ns, uint64_t deadline_ns) override;
 
     [[nodiscard]] bool is_over() const noexcept override { return walk_.is_over(); }
