@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weir bench lookup: wide rows, as in embedding tables, by lists that the server has not seen.
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -27,8 +29,9 @@ public:
           list_count_(list_count),
           in_flight_(flags.in_flight == 0 ? 4 : flags.in_flight) {}
 
-    /// Pulls, too, with the first of the rules.
-    Status run(uint32_t width, const PushedRule& pushed, bool has_pulls);
+    /// `kept`: the values in the table; the limit has float32.
+    Status run(uint32_t width, const PushedRule& pushed, bool has_pulls,
+               ValueType kept = ValueType::kFloat32);
 
 private:
     template <class Operation, class Limit>
@@ -60,12 +63,14 @@ Status LookupBench::measure(std::string work, size_t row_floats, Operation&& ope
     return {};
 }
 
-Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls) {
+Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls, ValueType kept) {
     WEIR_TRY(lists_.make(client_, list_count_));
     const size_t key_count = lists_.key_count();
     TableOptions options{.layout = Layout::kSparse, .key_count = key_count, .width = width};
     options.rule = pushed.rule;
-    const std::string name = fmt::format("lookup {} {}", pushed.rule.name, width);
+    options.store_as = kept;
+    const std::string of_kept = is_narrow(kept) ? fmt::format(", {}", to_string(kept)) : "";
+    const std::string name = fmt::format("lookup {} {}{}", pushed.rule.name, width, of_kept);
     WEIR_ASSIGN(Table<float> table, client_.create_table<float>(name, options));
     const size_t list_values = kListKeys * width;
     const size_t pushed_floats = kListKeys * pushed.step.pushed_floats(width);
@@ -92,10 +97,10 @@ Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls
     for (size_t i = 0; i < list_count_; ++i)
         ready.insert(lists_.list(i));
     if (has_pulls) {
-        WEIR_TRY(measure(fmt::format("pull, width {}", width), width, pull,
+        WEIR_TRY(measure(fmt::format("pull, width {}{}", width, of_kept), width, pull,
                          [&](size_t i) { ready.pull(lists_.list(i), out); }));
     }
-    WEIR_TRY(measure(fmt::format("{} push, width {}", pushed.rule.name, width),
+    WEIR_TRY(measure(fmt::format("{} push, width {}{}", pushed.rule.name, width, of_kept),
                      pushed.step.pushed_floats(width), push,
                      [&](size_t i) { ready.push(lists_.list(i), gradients.data()); }));
     return client_.drop_table(name);
@@ -109,6 +114,9 @@ Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report
     for (const uint32_t width : {16, 64, 128}) {
         for (const PushedRule& pushed : rules)
             WEIR_TRY(bench.run(width, pushed, &pushed == &rules.front()));
+        const auto sgd = std::ranges::find(
+            rules, "sgd", [](const PushedRule& one) { return std::string_view(one.rule.name); });
+        WEIR_TRY(bench.run(width, *sgd, true, ValueType::kBFloat16));
     }
     return {};
 }
