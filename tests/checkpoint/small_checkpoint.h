@@ -17,6 +17,7 @@
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/manifest.h"
 #include "lib/checkpoint/range_reader.h"
+#include "lib/key/narrow_values.h"
 
 namespace weir::testing {
 
@@ -48,14 +49,25 @@ inline TableSchema dense_state_table() {
     return table;
 }
 
+/// Two dense tables of narrow values with state, whose values the narrow types hold exactly as of stamp 0.
+inline std::vector<TableSchema> narrow_tables() {
+    std::vector<TableSchema> tables = {dense_state_table(), dense_state_table()};
+    tables[0].name = "brains";
+    tables[0].value_type = ValueType::kBFloat16;
+    tables[1].name = "halves";
+    tables[1].value_type = ValueType::kFloat16;
+    tables[1].id = 2;
+    return tables;
+}
+
 /// The rows of the two tables, by number: the second one has a value of state for each value.
 inline RowLayout rows_of(const TableSchema& table) {
     RowLayout rows{.value_type = table.value_type,
                    .width = table.width,
                    .state_bytes = 0,
-                   .pushed_type = table.value_type,
+                   .pushed_type = computed_type(table.value_type),
                    .pushed_values = table.width};
-    if (table.id == 1) rows.state_bytes = static_cast<uint32_t>(rows.value_bytes());
+    if (table.id != 0) rows.state_bytes = static_cast<uint32_t>(rows.pushed_bytes());
     return rows;
 }
 
@@ -107,7 +119,13 @@ inline checkpoint::ChunkWriter small_chunk(const TableSchema& table, PositionRan
             for (uint64_t key = part.begin; key < part.end; ++key)
                 keys.push_back(key);
             const auto room = writer.add(part);
-            fill_rows<float>(keys, room.values, stamp);
+            if (is_narrow(table.value_type)) {
+                std::vector<float> values(keys.size() * table.width);
+                fill_rows<float>(keys, std::as_writable_bytes(std::span(values)), stamp);
+                narrow_to_nearest(table.value_type, values, room.values.data());
+            } else {
+                fill_rows<float>(keys, room.values, stamp);
+            }
             if (!room.state.empty()) fill_rows<float>(keys, room.state, stamp + 1);
         }
     } else {

@@ -3,6 +3,7 @@
 /// Real jobs that write checkpoints, and others that go on from them.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -275,6 +276,70 @@ TEST_SUITE("checkpoints of jobs") {
             return {};
         });
         CHECK_MESSAGE(went_on, went_on.error().text());
+    }
+
+    TEST_CASE("tables of narrow values go on with the same bits") {
+        const NewFolder folder;
+        std::vector<uint64_t> keys(1000);
+        std::iota(keys.begin(), keys.end(), 0);
+        TableOptions sparse{.width = 3, .rule = adam(0.1), .initial_value = normal(0, 1, 5)};
+        sparse.store_as = ValueType::kBFloat16;
+        TableOptions dense = dense_options(keys.size());
+        dense.width = 5;
+        dense.rule = adam(0.1);
+        dense.store_as = ValueType::kFloat16;
+        using Rows = std::vector<std::byte>;
+        // Pushes `count` times to the keys below 700 of both tables, and brings all rows of both.
+        const auto train = [&](Client& client, int count) -> Result<std::array<Rows, 2>> {
+            std::array<Rows, 2> all;
+            for (size_t i = 0; i < 2; ++i) {
+                WEIR_ASSIGN(auto table, client.create_table<float>(i == 0 ? "brains" : "halves",
+                                                                   i == 0 ? sparse : dense));
+                const auto pushed = std::span(keys).first(700);
+                std::vector<float> values(pushed.size() * table.width());
+                for (int step = 0; step < count; ++step) {
+                    for (size_t k = 0; k < values.size(); ++k)
+                        values[k] = 0.001F * static_cast<float>(k % 101) - 0.03F;
+                    WEIR_TRY(table.push(pushed, values).wait());
+                }
+                all[i].resize(keys.size() * table.row_bytes());
+                WEIR_TRY(table.pull_rows(keys, all[i]).wait());
+            }
+            return all;
+        };
+        JobOptions options = job_options(1, 2, 1);
+        options.checkpoint_folder = folder.path();
+        std::array<Rows, 2> drawn;  // as of the checkpoint
+        const auto run = [&](int count) {
+            return start_job(options)->run_workers([&](Client& client) -> Status {
+                WEIR_ASSIGN(drawn, train(client, count));
+                return client.checkpoint().has_value() ? Status() : Error(Errc::kIo, "none");
+            });
+        };
+        const auto goes_on = [&](uint32_t servers, int count, std::array<Rows, 2>& rows) {
+            JobOptions later = job_options(servers, 3, 1);
+            later.resume = folder.path();
+            return start_job(later)->run_workers([&](Client& client) -> Status {
+                WEIR_ASSIGN(rows, train(client, count));
+                return {};
+            });
+        };
+        std::array<Rows, 2> rows;
+        CHECK(run(3));
+        CHECK(goes_on(2, 0, rows));
+        CHECK(rows == drawn);
+        // To the nearest nothing is drawn, so that jobs in other shapes compute the same.
+        sparse.rounding = dense.rounding = Rounding::kNearest;
+        std::filesystem::remove_all(folder.path());
+        std::filesystem::create_directory(folder.path());
+        CHECK(run(3));
+        CHECK(goes_on(2, 2, rows));
+        CHECK(goes_on(1, 2, drawn));
+        CHECK(rows == drawn);
+        std::filesystem::remove_all(folder.path());
+        std::filesystem::create_directory(folder.path());
+        CHECK(run(5));
+        CHECK(rows == drawn);
     }
 
     TEST_CASE("one that is due by iterations is counted from the last one, whoever asked for it") {

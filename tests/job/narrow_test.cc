@@ -159,6 +159,61 @@ TEST_SUITE("narrow tables") {
         CHECK(job->serve().has_value());
     }
 
+    TEST_CASE(
+        "batches, push_pull, contains and the mean of the workers work as in tables of floats") {
+        const auto job = start_job(2, 1, 2);
+        each_worker(*job, [&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            const std::string mine = std::to_string(i);
+            auto sparse = std::move(client.create_table<float>(
+                                        "sparse" + mine, narrow_options(ValueType::kBFloat16, 3)))
+                              .value();
+            // Keys in any order, some of them doubled, and more than fit into a message.
+            std::vector<uint64_t> keys(20'000);
+            for (size_t k = 0; k < keys.size(); ++k)
+                keys[k] = k * 7919 % 15'000;
+            KeyBatch batch(keys);
+            std::vector<float> values(keys.size() * 3);
+            for (size_t k = 0; k < values.size(); ++k)
+                values[k] = static_cast<float>(keys[k / 3] % 16 + k % 3);
+            std::vector<float> out(values.size());
+            REQUIRE(sparse.push_pull(batch, values, out).wait().has_value());
+            size_t wrong = 0;
+            for (size_t k = 0; k < keys.size(); ++k) {
+                const auto times = static_cast<float>(batch.counts()[batch.places()[k]]);
+                for (size_t at = k * 3; at < k * 3 + 3; ++at)
+                    wrong += static_cast<size_t>(out[at] != times * values[at]);
+            }
+            CHECK(wrong == 0);
+            std::vector<float> again(out.size());
+            REQUIRE(sparse.pull(batch, again).wait().has_value());
+            CHECK(again == out);
+            std::vector<uint8_t> known(3);
+            const std::vector<uint64_t> some = {3, 14'999, 15'000};
+            REQUIRE(sparse.contains(some, known).wait().has_value());
+            CHECK(known == std::vector<uint8_t>{1, 1, 0});
+
+            TableOptions options = narrow_options(ValueType::kFloat16, 2);
+            options.combine = Combine::kMean;
+            auto mean = std::move(client.create_table<float>("mean", options)).value();
+            const std::vector<uint64_t> both = {7};
+            const std::vector<float> pushed(2, i == 0 ? 1.0F : 4.0F);
+            std::vector<float> shown(2);
+            REQUIRE(mean.push_pull(both, pushed, shown, {.iteration = 1}).wait().has_value());
+            CHECK(shown == std::vector<float>(2, 2.5F));
+            std::vector<float> first(2);
+            std::vector<float> second(3);
+            const std::vector<uint64_t> one = {3};
+            REQUIRE(client.pull({mean.pulling(both, first), sparse.pulling(one, second)})
+                        .wait()
+                        .has_value());
+            CHECK(first == shown);
+            CHECK(second[1] == second[0] + (second[2] - second[0]) / 2);
+            CHECK(client.leave().has_value());
+        });
+        CHECK(job->serve().has_value());
+    }
+
     TEST_CASE("rounding is as the rule says, unless the table says it") {
         const auto job = start_job(1, 1, 1);
         auto client = std::move(job->make_client(0)).value();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -14,12 +15,13 @@
 
 namespace weir::test {
 
-inline Config small_pools() {
-    return Config(Environment(Environment::Map{{"WEIR_POOL_MIB", "16"}}));
+inline Config small_pools(Environment::Map variables = {}) {
+    variables.emplace("WEIR_POOL_MIB", "16");
+    return Config(Environment(std::move(variables)));
 }
 
-inline std::unique_ptr<Job> start_job(JobOptions options) {
-    auto job = Job::start(options, small_pools());
+inline std::unique_ptr<Job> start_job(JobOptions options, Environment::Map variables = {}) {
+    auto job = Job::start(options, small_pools(std::move(variables)));
     REQUIRE(job.has_value());
     return std::move(*job);
 }

@@ -3,6 +3,7 @@
 /// Rules that are C functions: beside the same rules in C++, and such as cannot be.
 #include "lib/store/plugins/plugin_rule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -90,10 +91,10 @@ weir_rule counts_rule() {
     return rule;
 }
 
-/// Two tables that are to hold the same bits.
+/// Two tables that are to hold the same bits. `kept`: their values, which are pushed as T.
 template <class T>
 struct TwoTables {
-    TwoTables(Layout layout, uint32_t row_width) : width(row_width) {
+    TwoTables(Layout layout, uint32_t row_width, ValueType kept) : width(row_width) {
         REQUIRE(rules.register_rule<CountsAndSums>("in_cpp"));
         const auto entry = make_plugin_rule(counts_rule<T>(), nullptr);
         REQUIRE(entry);
@@ -102,7 +103,7 @@ struct TwoTables {
             tables.push_back(*TableShard::make({.id = static_cast<uint32_t>(tables.size()),
                                                 .name = "t",
                                                 .layout = layout,
-                                                .value_type = value_type_of<T>(),
+                                                .value_type = kept,
                                                 .width = width,
                                                 .key_count = layout == Layout::kDense ? 1000U : 0U,
                                                 .rule = rule,
@@ -111,9 +112,11 @@ struct TwoTables {
         }
     }
 
-    std::vector<T> pull(TableShard& table, const std::vector<uint64_t>& keys) {
-        std::vector<T> out(keys.size() * width);
-        REQUIRE(table.pull(*table.rows_for_pull(keys), std::as_writable_bytes(std::span(out))));
+    std::vector<std::byte> pull(TableShard& table, const std::vector<uint64_t>& keys) {
+        Entries entries;
+        entries.list = *table.rows_for_pull(keys);
+        std::vector<std::byte> out(keys.size() * table.row_layout().row_bytes());
+        REQUIRE(table.pull_rows(entries, out));
         return out;
     }
 
@@ -125,8 +128,9 @@ struct TwoTables {
 };
 
 template <class T>
-void push_the_same(Random& random, Layout layout, uint32_t width) {
-    TwoTables<T> two(layout, width);
+void push_the_same(Random& random, Layout layout, uint32_t width,
+                   ValueType kept = value_type_of<T>()) {
+    TwoTables<T> two(layout, width, kept);
     CHECK(two.tables[0]->row_layout() == two.tables[1]->row_layout());
     uint64_t iteration = 0;
     for (int step = 0; step < 25; ++step) {
@@ -158,7 +162,12 @@ void push_the_same(Random& random, Layout layout, uint32_t width) {
                     REQUIRE(table->push(range, bytes.first(range.key_count() * width * sizeof(T))));
             }
         }
-        REQUIRE(two.pull(*two.tables[0], keys) == two.pull(*two.tables[1], keys));
+        const auto in_cpp = two.pull(*two.tables[0], keys);
+        const auto in_c = two.pull(*two.tables[1], keys);
+        const auto differs = std::ranges::mismatch(in_cpp, in_c);
+        INFO(to_string(kept) << ", width " << width << ", step " << step << ", byte "
+                             << differs.in1 - in_cpp.begin());
+        REQUIRE(in_cpp == in_c);
     }
 }
 
@@ -185,6 +194,8 @@ TEST_SUITE("plugin rule") {
             for (const uint32_t width : {1, 3, 40}) {
                 push_the_same<float>(random, layout, width);
                 push_the_same<double>(random, layout, width);
+                push_the_same<float>(random, layout, width, ValueType::kBFloat16);
+                push_the_same<float>(random, layout, width, ValueType::kFloat16);
             }
         }
     }

@@ -238,6 +238,35 @@ class Checkpoint(unittest.TestCase):
             self.assertEqual(arrays.files, ["slopes"])
 
     @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
+    def test_narrow_values_are_exported_as_the_floats_that_they_are(self):
+        self.write(1, 0, 3, "narrow")  # as of stamp 0 they are below 2048; bfloat16 has the first 8 bits
+
+        def rounded(number, bits):
+            last = 1 << max(0, number.bit_length() - bits)
+            return round(number / last) * last  # to even, as they are
+
+        def rows(bits, stamp=0):
+            return [[rounded(value(key, index, stamp), bits) for index in range(2)] for key in range(40)]
+
+        state = rows(24, 1)
+        expected = {"brains": rows(8), "brains.state": state, "halves": rows(11), "halves.state": state}
+        self.assertEqual([line.split() for line in self.weir("export", "-t", "brains").stdout.splitlines()[-1:]], [["39", "0:624", "1:624"]])
+        out = self.folder / "out"
+        self.weir("export", "-f", "npz", "-o", out, "--state")
+        with numpy.load(out) as arrays:
+            self.assertEqual({name: arrays[name].tolist() for name in arrays.files}, expected)
+            self.assertEqual((arrays["brains"].dtype, arrays["halves"].dtype), (numpy.float32, numpy.float16))
+        self.weir("export", "-f", "safetensors", "-o", out, "--state")
+        content = out.read_bytes()
+        body = 8 + struct.unpack("<Q", content[:8])[0]
+        head = json.loads(content[8:body])
+        self.assertEqual({name: one["dtype"] for name, one in head.items()},
+                         {"brains": "BF16", "brains.state": "F32", "halves": "F16", "halves.state": "F32"})
+        begin, end = head["brains"]["data_offsets"]
+        bits = numpy.frombuffer(content[body + begin:body + end], dtype="<u2").astype("<u4") << 16
+        self.assertEqual(bits.view("<f4").reshape(40, 2).tolist(), expected["brains"])
+
+    @unittest.skipUnless(numpy, "NumPy is not installed: exported arrays are not read back")
     def test_numpy_reads_dense_tables(self):
         self.write(1, 3, 3)
         expected = [[value(key, index, 3) for index in range(2)] for key in range(40)]
