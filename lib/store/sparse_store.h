@@ -75,11 +75,11 @@ public:
         index_.list(cursor, positions, key_count_max, bucket_count_max, keys, rows);
     }
 
-    /// As list(), in the order of the rows; `cursor.next` is a row. Looks at `row_count_looked` rows at most.
-    /// The keys have to be kept by row: the first calls do a part of that each, and list nothing. False:
-    /// there is no memory for that, or there was none since the cursor was made. A walk misses keys that
-    /// were dropped and came again, or meets them twice. Where all
-    /// positions are wanted, and no row was dropped, only the `run` of rows is found, without their keys.
+    /// As list(), in the order of the rows; `cursor.next` is a row. Looks at `row_count_looked` rows at
+    /// most. The keys have to be kept by row: the first calls do a part of that each, and list nothing.
+    /// False: there is no memory for that, or there was none since the cursor was made. A walk misses
+    /// keys that were dropped and came again, or meets them twice. Where all positions are wanted, and no
+    /// row was dropped, only the `run` of rows is found, without their keys.
     [[nodiscard]] bool list_by_row(Memory& memory, KeyCursor& cursor, const PositionSet& positions,
                                    size_t key_count_max, size_t row_count_looked,
                                    std::vector<uint64_t>& keys, std::vector<uint32_t>& rows,

@@ -2,8 +2,8 @@
 /// \file
 /// Writes the checkpoint of small_checkpoint.h: small_checkpoint FOLDER NUMBER STAMP SHARDS. With a
 /// fifth argument, the number of a checkpoint of that stamp, the chunks of its dense table are named
-/// again; if it is "state", the second table is a dense one with state; if it is "narrow", both are, of narrow
-/// values.
+/// again; if it is "state", the second table is a dense one with state; if it is "narrow", both are,
+/// of narrow values.
 
 #include "tests/checkpoint/small_checkpoint.h"
 

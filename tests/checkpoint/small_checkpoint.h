@@ -49,7 +49,7 @@ inline TableSchema dense_state_table() {
     return table;
 }
 
-/// Two dense tables of narrow values with state, whose values the narrow types hold exactly as of stamp 0.
+/// Two dense tables of narrow values with state. As of stamp 0, float16 holds the values exactly.
 inline std::vector<TableSchema> narrow_tables() {
     std::vector<TableSchema> tables = {dense_state_table(), dense_state_table()};
     tables[0].name = "brains";

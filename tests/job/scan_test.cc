@@ -41,8 +41,8 @@ std::map<uint64_t, std::vector<T>> read_out(Table<T>& table, const ScanOptions& 
     return rows;
 }
 
-/// Reads rows with their state by scans and by keys, and puts them into another table, which then goes on as
-/// the first one does.
+/// Reads rows with their state by scans and by keys, and puts them into another table, which then
+/// goes on as the first one does.
 void use_rows(const char* transport, bool is_dense, std::optional<ValueType> kept) {
     JobOptions of_job;
     of_job.shards_per_server = 2;
