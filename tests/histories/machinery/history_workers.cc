@@ -310,6 +310,8 @@ Operation HistoryWorkers::operation_of(const TableInfo& table, Transfer& transfe
         operation.row_bytes = table.pushed_row_bytes;
     } else {
         operation.out = std::as_writable_bytes(values);
+        if (options.out_type)
+            operation.out = operation.out.first(transfer.keys.size() * table.row_bytes);
         operation.out_row_bytes = table.row_bytes;
     }
     return operation;
