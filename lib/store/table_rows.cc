@@ -67,10 +67,9 @@ bool TableShard::list_by_row(KeyCursor& cursor, const PositionSet& positions, si
     const PositionSet everywhere = PositionSet::whole_ring();
     const bool is_all = !drop_cursor_ && owned_.without(positions).ranges().empty();
     auto& sparse = std::get<SparseStore>(*store_);
-    const bool is_listed =
-        sparse.list_by_row(memory_, cursor, is_all ? everywhere : positions,
-                           std::min(row_count_max, kRowsLooked), kRowsLooked, listed.keys,
-                           listed.rows, listed.run);
+    const bool is_listed = sparse.list_by_row(memory_, cursor, is_all ? everywhere : positions,
+                                              std::min(row_count_max, kRowsLooked), kRowsLooked,
+                                              listed.keys, listed.rows, listed.run);
     if (is_listed && layout_.has_stamps()) leave_out_empty(listed);
     return is_listed;
 }
