@@ -14,7 +14,7 @@ constexpr uint8_t kNotSaved = 2;   // another one: not in_checkpoints
 constexpr uint8_t kAtRandom = 4;   // another one: stochastic rounding
 constexpr uint8_t kCombined = 8;   // another one: combine follows max_delay
 constexpr uint8_t kErasable = 16;  // another one: erasable
-constexpr uint8_t kFlags = kNotFinite | kNotSaved | kAtRandom | kCombined | kErasable;
+constexpr uint8_t kKnownFlags = kNotFinite | kNotSaved | kAtRandom | kCombined | kErasable;
 
 }  // namespace
 
@@ -77,7 +77,7 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
         if (schema.rule_hash == 0) return std::nullopt;
         if (form == 1) schema.rule_hash = 0;  // of what was compared then
     }
-    if (!reader.done() || (flags & ~kFlags) != 0 || !is_valid(schema.value_type) ||
+    if (!reader.done() || (flags & ~kKnownFlags) != 0 || !is_valid(schema.value_type) ||
         (schema.layout != Layout::kDense && schema.layout != Layout::kSparse)) {
         return std::nullopt;
     }

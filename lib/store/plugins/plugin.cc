@@ -130,7 +130,7 @@ struct PluginLoading {
         WEIR_ASSIGN(const RuleEntry entry, make_plugin_rule(rule, object));
         WEIR_TRY(rules.add(entry));
         names.push_back(entry.name);
-        facts += fmt::format("{:x} ", entry.hash({}));
+        facts += entry.facts() + "\n";
         return {};
     }
 };

@@ -150,12 +150,9 @@ Result<RuleArguments> RuleEntry::named_arguments(std::span<const NamedNumber> gi
     return all_arguments(std::span<const double>(all.value).first(arguments.size()), type);
 }
 
-uint64_t RuleEntry::hash(const RuleParameters& given, ValueType type, uint32_t width) const {
-    constexpr size_t kFilledBytesMax = size_t{64} << 10;
-    if (is_described) return 0;
-    std::string facts = fmt::format("{} {} {} {} {} {} {:a}", name, version, pushed_values,
-                                    static_cast<int>(combine), by_row, wants_keys,
-                                    initial_state ? initial_state(given) : 0);
+std::string RuleEntry::facts() const {
+    std::string facts = fmt::format("{} {} {} {} {} {}", name, version, pushed_values,
+                                    static_cast<int>(combine), by_row, wants_keys);
     for (const RuleParameter& parameter : parameters)
         facts +=
             fmt::format(" {} {} {}", parameter.name, parameter.may_be_zero, parameter.below_one);
@@ -164,14 +161,21 @@ uint64_t RuleEntry::hash(const RuleParameters& given, ValueType type, uint32_t w
             fmt::format(" {} {:a} {}", argument.name, argument.otherwise, argument.may_be_negative);
     for (const RuleKernels& of_type : kernels)
         facts += of_type.run == nullptr ? '-' : '+';
+    return facts;
+}
+
+uint64_t RuleEntry::hash(const RuleParameters& given, ValueType type, uint32_t width) const {
+    constexpr size_t kFilledBytesMax = size_t{64} << 10;
+    if (is_described) return 0;
     const size_t state_bytes = kernels_for(type).state_bytes(width);
-    facts += fmt::format("{}", state_bytes);
+    std::string all =
+        fmt::format("{} {} {:a}", facts(), state_bytes, initial_state ? initial_state(given) : 0);
     if (fill_state && state_bytes <= kFilledBytesMax) {
         std::vector<std::byte> state(state_bytes);
         fill_state(state.data(), computed_type(type), width, given);
-        facts.append(reinterpret_cast<const char*>(state.data()), state.size());
+        all.append(reinterpret_cast<const char*>(state.data()), state.size());
     }
-    return fnv1a(facts) | 1;
+    return fnv1a(all) | 1;
 }
 
 Status RuleRegistry::add(const RuleEntry& entry) {

@@ -46,6 +46,9 @@ struct RuleEntry {
     const void* code = nullptr;           ///< for its kernels; null: they need none
     std::shared_ptr<const void> owner{};  ///< of what the entry refers to; null: the program
 
+    /// All of it that says what the rule is, and asks no code of the program.
+    [[nodiscard]] std::string facts() const;
+
     /// Of all that can be compared, in a table of such rows, with the rule of this name in another
     /// process; not 0, but for one that is described, of which nothing can. Bodies cannot. It asks code of
     /// the program, which may throw.
