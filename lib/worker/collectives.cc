@@ -9,7 +9,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/store/finite.h"
+#include "lib/key/finite.h"
 #include "lib/store/rules/named_number.h"
 #include "lib/worker/client.h"
 #include "lib/worker/client_state.h"
