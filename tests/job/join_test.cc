@@ -85,7 +85,7 @@ struct OpenJob {
     std::unique_ptr<Job> job;
 };
 
-const std::vector<uint64_t> kKeys = {3, 14, 1'000'000'007};
+const std::vector<uint64_t> kJoinKeys = {3, 14, 1'000'000'007};
 constexpr KeyRange kAll{0, 64};
 
 Status push_iterations(Table<int64_t>& table, uint64_t first, uint64_t last) {
@@ -219,8 +219,8 @@ TEST_SUITE("join") {
         auto client = open.job->make_client(0);
         REQUIRE(client);
         auto table = std::move(client->create_table<int64_t>("counts", {})).value();
-        const std::vector<int64_t> ones(kKeys.size(), 1);
-        REQUIRE(table.push(kKeys, ones).wait());
+        const std::vector<int64_t> ones(kJoinKeys.size(), 1);
+        REQUIRE(table.push(kJoinKeys, ones).wait());
         const auto joined = open.join(2, 1);
         REQUIRE_MESSAGE(joined.has_value(), (joined ? "" : joined.error().message()));
         Status served;
@@ -229,18 +229,18 @@ TEST_SUITE("join") {
                       CHECK(mine.worker() == 1);
                       WEIR_ASSIGN(auto same, mine.open_table<int64_t>("counts"));
                       for (int i = 0; i < 100; ++i)
-                          WEIR_TRY(same.push(kKeys, ones).wait());
+                          WEIR_TRY(same.push(kJoinKeys, ones).wait());
                       return {};
                   })) == "ok");
             served = (*joined)->serve([] { return true; });
         });
         for (int i = 0; i < 100; ++i)
-            REQUIRE(table.push(kKeys, ones).wait());
+            REQUIRE(table.push(kJoinKeys, ones).wait());
         serving.join();
         CHECK(text_of(served) == "ok");
-        std::vector<int64_t> out(kKeys.size());
-        REQUIRE(table.pull(kKeys, out).wait());
-        CHECK(out == std::vector<int64_t>(kKeys.size(), 201));
+        std::vector<int64_t> out(kJoinKeys.size());
+        REQUIRE(table.pull(kJoinKeys, out).wait());
+        CHECK(out == std::vector<int64_t>(kJoinKeys.size(), 201));
         CHECK(client->leave());
         CHECK(text_of(open.job->serve()) == "ok");
     }
@@ -250,7 +250,7 @@ TEST_SUITE("join") {
         auto client = open.job->make_client(0);
         REQUIRE(client);
         auto table = std::move(client->create_table<int64_t>("counts", {})).value();
-        const std::vector<int64_t> ones(kKeys.size(), 1);
+        const std::vector<int64_t> ones(kJoinKeys.size(), 1);
         for (int round = 0; round < 5; ++round) {
             const auto joined = open.join(1, 0);
             REQUIRE_MESSAGE(joined.has_value(), (joined ? "" : joined.error().message()));
@@ -260,7 +260,7 @@ TEST_SUITE("join") {
                 has_left = true;
             });
             while (!has_left) {
-                REQUIRE(table.push(kKeys, ones).wait());
+                REQUIRE(table.push(kJoinKeys, ones).wait());
                 const auto stats = client->stats();
                 CHECK_MESSAGE(stats.has_value(), (stats ? "" : stats.error().message()));
             }
@@ -492,7 +492,7 @@ TEST_SUITE("join") {
         REQUIRE(client.has_value());
         auto table =
             std::move(client->create_table<double>("weights", {.rule = Rule("half_way")})).value();
-        const std::vector<double> ones(kKeys.size(), 1);
+        const std::vector<double> ones(kJoinKeys.size(), 1);
         const auto joins_with = [&](const std::function<void(RuleRegistry&)>& add_rules) {
             JoinOptions joiner;
             joiner.contact = open.at;
@@ -501,7 +501,7 @@ TEST_SUITE("join") {
             auto joined = Job::join(joiner, config_with({}));
             REQUIRE(joined.has_value());
             const std::string text = text_of((*joined)->serve());
-            CHECK(table.push(kKeys, ones).wait());  // the job goes on
+            CHECK(table.push(kJoinKeys, ones).wait());  // the job goes on
             return text;
         };
         const std::string without = joins_with({});
@@ -527,7 +527,7 @@ TEST_SUITE("join") {
         auto client = open.job->make_client(0);
         REQUIRE(client.has_value());
         auto sums = std::move(client->create_table<double>("sums", {})).value();
-        const std::vector<double> ones(kKeys.size(), 1);
+        const std::vector<double> ones(kJoinKeys.size(), 1);
         const uint64_t alone_bytes = client->stats()->servers_registered_bytes;
         double pushed = 0;
         const auto refused_beside = [&](const std::function<void(RuleRegistry&)>& add_rules) {
@@ -550,13 +550,13 @@ TEST_SUITE("join") {
             const auto made = client->create_table<double>("weights", {.rule = Rule("half_way")});
             const std::string text = made ? "ok" : made.error().text();
             CHECK(client->open_table<double>("weights").code() == Errc::kNotFound);
-            REQUIRE(sums.push(kKeys, ones).wait());  // the job goes on
+            REQUIRE(sums.push(kJoinKeys, ones).wait());  // the job goes on
             ++pushed;
             is_over = true;
             serving.join();
-            std::vector<double> values(kKeys.size());
-            REQUIRE(sums.pull(kKeys, values).wait());
-            CHECK(values == std::vector<double>(kKeys.size(), pushed));
+            std::vector<double> values(kJoinKeys.size());
+            REQUIRE(sums.pull(kJoinKeys, values).wait());
+            CHECK(values == std::vector<double>(kJoinKeys.size(), pushed));
             return text;
         };
         const std::string without = refused_beside({});
@@ -572,7 +572,7 @@ TEST_SUITE("join") {
             CHECK_MESSAGE(text.find("shard ") != std::string::npos, text);
         auto table =
             std::move(client->create_table<double>("weights", {.rule = Rule("half_way")})).value();
-        REQUIRE(table.push(kKeys, ones).wait());
+        REQUIRE(table.push(kJoinKeys, ones).wait());
         CHECK(client->leave());
         CHECK(open.job->serve());
     }
