@@ -48,8 +48,8 @@ void use_rows(const char* transport, bool is_dense, std::optional<ValueType> kep
     of_job.shards_per_server = 2;
     const auto job = start_job(of_job, {{"WEIR_TRANSPORT", transport}});
     auto client = std::move(job->make_client(0)).value();
-    constexpr uint64_t kKeys = 30'000;
-    TableOptions options = is_dense ? dense_options(kKeys) : TableOptions();
+    constexpr uint64_t kRowKeys = 30'000;
+    TableOptions options = is_dense ? dense_options(kRowKeys) : TableOptions();
     options.width = 3;
     options.rule = adagrad(0.25);
     options.initial_value = 0.5;
@@ -60,19 +60,19 @@ void use_rows(const char* transport, bool is_dense, std::optional<ValueType> kep
     CHECK(table.state_bytes() == 3 * sizeof(float));
     const size_t value_bytes = 3 * (kept ? 2 : 4);
     REQUIRE(table.row_bytes() == value_bytes + table.state_bytes());
-    std::vector<uint64_t> keys(kKeys);
+    std::vector<uint64_t> keys(kRowKeys);
     std::iota(keys.begin(), keys.end(), 0);
-    const std::span pushed = std::span(keys).first(kKeys - 10);
+    const std::span pushed = std::span(keys).first(kRowKeys - 10);
     std::vector<float> values(pushed.size() * 3);
     for (size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<float>(i % 97) - 48;
     REQUIRE(table.push(pushed, values).wait().has_value());
-    std::vector<std::byte> rows(kKeys * table.row_bytes());
+    std::vector<std::byte> rows(kRowKeys * table.row_bytes());
     REQUIRE(table.pull_rows(keys, rows).wait().has_value());
     const auto row = [&](uint64_t key) {
         return std::span(rows).subspan(key * table.row_bytes(), table.row_bytes());
     };
-    std::vector<float> floats(kKeys * 3);
+    std::vector<float> floats(kRowKeys * 3);
     REQUIRE(table.pull(keys, floats).wait().has_value());
     size_t seen = 0;
     size_t wrong = 0;
@@ -89,14 +89,14 @@ void use_rows(const char* transport, bool is_dense, std::optional<ValueType> kep
         }
     }
     CHECK(scan.status().has_value());
-    CHECK(seen == (is_dense ? kKeys : pushed.size()));
+    CHECK(seen == (is_dense ? kRowKeys : pushed.size()));
     CHECK(wrong == 0);
     REQUIRE(other.push_rows(keys, rows).wait().has_value());
     std::vector<std::byte> again(rows.size());
     REQUIRE(other.pull_rows(keys, again).wait().has_value());
     CHECK(again == rows);
     if (is_dense) {
-        const KeyRange all{0, kKeys};
+        const KeyRange all{0, kRowKeys};
         REQUIRE(other.push_rows(all, rows).wait().has_value());
         std::ranges::fill(again, std::byte{0});
         REQUIRE(other.pull_rows(all, again).wait().has_value());

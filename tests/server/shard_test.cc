@@ -93,14 +93,14 @@ TEST_SUITE("shard") {
         }
         // This may be a worker of the next view. But then it knows that view.
         const auto connection = raw.hello(*cluster.shards[0], 2);
-        wire::FrameHeader push = testing::frame_header(wire::Kind::kPush, 1);
-        push.flags = wire::kKeysRange | wire::kValuesInline;
-        push.epoch = 2;
-        raw.send(connection, push);
+        wire::FrameHeader pull = testing::frame_header(wire::Kind::kPull, 1);
+        pull.flags = wire::kKeysRange | wire::kValuesInline;
+        pull.epoch = 2;
+        raw.send(connection, pull);
         raw.run();
         CHECK_FALSE(raw.is_closed(connection));
-        push.epoch = 1;
-        raw.send(connection, push);
+        pull.epoch = 1;
+        raw.send(connection, pull);
         CHECK(raw.run_until([&] { return raw.is_closed(connection); }));
     }
 
