@@ -303,7 +303,7 @@ TEST_SUITE("scan") {
         backwards.positions = {PositionRange{}};
         bodies.push_back(backwards.encode());
         backwards = scan_of(*made, 1);
-        backwards.columns = 4;
+        backwards.columns = 8;
         bodies.push_back(backwards.encode());
         backwards = scan_of(*made, 1);
         backwards.positions.clear();
