@@ -57,8 +57,8 @@ void combine_rows(std::span<const uint32_t> places, const T* from, T* to, size_t
 
 template <Value T>
 void add_up(std::span<const uint32_t> places, const T* from, T* to, size_t width) {
-    using Sum = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
-                                   std::type_identity<T>>::type;  // integers wrap around
+    using Sum = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                            std::type_identity<T>>::type;  // integers wrap around
     combine_rows<T>(places, from, to, width,
                     [](T a, T b) { return static_cast<T>(Sum(a) + Sum(b)); });
 }

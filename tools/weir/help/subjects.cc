@@ -107,21 +107,16 @@ constexpr std::string_view kCheckpoints =
     "`weir checkpoint list DIR` and its like look at them.\n";
 
 constexpr std::string_view kPlugins =
-    "A plugin is a shared object with update rules, written in C (weir_plugin.h). Servers run its "
-    "code: "
-    "give\n"
-    "them only files that you trust. All servers must have the same ones, byte for byte; workers "
-    "need "
-    "none.\n"
+    "A plugin is a shared object with update rules, written in C (weir_plugin.h). Servers run its\n"
+    "code: give them only files that you trust. All servers must have the same ones, byte for\n"
+    "byte; workers need none.\n"
     "\n"
     "  weir run --plugin FILE -n 4 -- trainer   all ranks; the same as WEIR_PLUGINS=FILE\n"
     "  weir server --join JOB --plugin FILE     one more server\n"
     "  weir info --plugin FILE                  what is in it, or why it cannot be loaded\n"
     "\n"
-    "--plugin may be given several times; WEIR_PLUGINS has colons between the files. Nothing of a "
-    "plugin "
-    "travels:\n"
-    "each host has its own copy of the file, in any folder.\n";
+    "--plugin may be given several times; WEIR_PLUGINS has colons between the files. Nothing of\n"
+    "a plugin travels: each host has its own copy of the file, in any folder.\n";
 
 constexpr std::string_view kSignals =
     "  SIGTERM to all ranks     the training ends after this pass, the results are written; 143\n"
