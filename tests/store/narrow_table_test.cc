@@ -246,7 +246,9 @@ TEST_SUITE("narrow_table") {
     TEST_CASE("each rule gives on narrow values what it gives on floats, rounded") {
         WEIR_TEST_SEED(first_seed, 33);
         uint64_t seed = first_seed;
-        for (const auto& [rule, parameters] : rules_with_parameters()) {
+        for (const auto& one : rules_with_parameters()) {
+            const auto& rule = one.first;
+            const auto& parameters = one.second;
             for (const Layout layout : kLayouts) {
                 for (const ValueType type : kNarrowTypes) {
                     for (const uint32_t width : {1U, 2U, 3U, 16U, 75U}) {
