@@ -248,7 +248,6 @@ TEST_SUITE("narrow_table") {
         uint64_t seed = first_seed;
         for (const auto& one : rules_with_parameters()) {
             const auto& rule = one.first;
-            const auto& parameters = one.second;
             for (const Layout layout : kLayouts) {
                 for (const ValueType type : kNarrowTypes) {
                     for (const uint32_t width : {1U, 2U, 3U, 16U, 75U}) {
