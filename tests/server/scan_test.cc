@@ -50,6 +50,7 @@ Result<Rows> ask(StartedCluster& cluster, ClientCore& core, uint32_t shard,
               std::vector<uint64_t>(reply->row_count)};
     const ScanColumns columns{sizeof(uint64_t), 0};
     REQUIRE(columns.bytes(reply->row_count) <= bytes);
+    if (reply->row_count == 0) return rows;
     const std::byte* const memory = scanned->memory.data();
     std::memcpy(rows.keys.data(), memory, rows.keys.size() * sizeof(uint64_t));
     std::memcpy(rows.values.data(), memory + columns.values_at(reply->row_count),
