@@ -410,7 +410,8 @@ public:
     /// Errors: kDifferentArguments, at all workers, names two that called different operations, gave
     ///         another number or type of values, or one of them a NaN or an infinity: nobody's values have
     ///         changed; kNotFinite, at a worker that gave such a value; kCancelled names one that
-    ///         gave up at its deadline; kPeerLost one that died; kReassigned (take_work()); kDeadline;
+    ///         gave up at its deadline; kPeerLost one that died; kReassigned (take_work()); kDeadline:
+    ///         as with any push, the others may have got this worker's values all the same;
     ///         kInvalidArgument for more values, in a handler, or for a worker that takes part in no
     ///         iterations (JoinOptions::has_iterations); kTypeMismatch for a mean of integers
     template <ReplacedValues Values>

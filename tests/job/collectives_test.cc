@@ -254,15 +254,21 @@ TEST_SUITE("collectives") {
                     client.allreduce(values, Reduce::kSum, std::chrono::milliseconds(20));
                 CHECK(late.code() == Errc::kDeadline);
                 CHECK(has(late, "allreduce (sum of 100 float32 values): "));
+                CHECK(values == std::vector<float>(100, 1));
                 is_over = true;
             } else {
                 while (!is_over)
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                 const Status withdrawn = client.allreduce(values);
-                CHECK(withdrawn.code() == Errc::kCancelled);
-                CHECK_MESSAGE(has(withdrawn, "worker 0 withdrew"), said(withdrawn));
+                // Its part may have arrived, and not be back yet.
+                const bool got_all = withdrawn && values == std::vector<float>(100, 2);
+                if (!got_all) {
+                    CHECK(withdrawn.code() == Errc::kCancelled);
+                    CHECK_MESSAGE(has(withdrawn, "worker 0 withdrew"), said(withdrawn));
+                    CHECK(values == std::vector<float>(100, 1));
+                }
+                values.assign(100, 1);
             }
-            CHECK(values == std::vector<float>(100, 1));
             WEIR_TRY(client.allreduce(values));
             CHECK(values == std::vector<float>(100, 2));
             return {};
