@@ -55,8 +55,8 @@ Status get_secret(Bootstrap& bootstrap, JobIdentity& identity, const std::string
     } else if (*theirs != fingerprint(identity.secret)) {
         return Error(
             Errc::kRefused,
-            fmt::format("secret file {} of rank {}: not the secret that rank 0 has; give the "
-                        "same WEIR_SECRET_FILE to all ranks",
+            fmt::format("WEIR_SECRET_FILE={} of rank {}: not the secret that rank 0 has; give all "
+                        "ranks the same",
                         secret_file, identity.rank));
     }
     return {};

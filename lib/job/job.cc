@@ -13,12 +13,17 @@ Job::Job(std::unique_ptr<Part> part) : part_(std::move(part)) {}
 
 Job::~Job() = default;
 
+namespace {
+
+Error told(const Error& why, const Config& config) {
+    return {why.code(), in_variables(why.text(), config), why.os_error()};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Job>> Job::start(const JobOptions& options, const Config& config) {
     auto part = std::make_unique<Part>(options, config);
-    if (const Status started = part->start(); !started) {
-        const Error& why = started.error();
-        return Error(why.code(), in_variables(why.text(), config), why.os_error());
-    }
+    if (const Status started = part->start(); !started) return told(started.error(), config);
     return std::unique_ptr<Job>(new Job(std::move(part)));
 }
 
@@ -28,7 +33,7 @@ Result<std::unique_ptr<Job>> Job::start(const JobOptions& options) {
 
 Result<std::unique_ptr<Job>> Job::join(const JoinOptions& options, const Config& config) {
     auto part = std::make_unique<Part>(JobOptions{}, config);
-    WEIR_TRY(part->join(options));
+    if (const Status joined = part->join(options); !joined) return told(joined.error(), config);
     return std::unique_ptr<Job>(new Job(std::move(part)));
 }
 

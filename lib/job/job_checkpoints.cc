@@ -15,6 +15,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/checkpoint/folder.h"
+#include "lib/job/job_variables.h"
 #include "lib/job/unique_number.h"
 #include "lib/wire/checkpoint_message.h"
 
@@ -44,6 +45,12 @@ Status probe(Disk& disk, const std::string& folder) {
     return Error(done.code(),
                  fmt::format("no checkpoint can be written to {}: {}", folder, done.error().text()),
                  done.error().os_error());
+}
+
+Status check_folder(Disk& disk, const std::string& given, std::string& folder) {
+    WEIR_ASSIGN(folder, absolute_folder(given));
+    WEIR_TRY(disk.list(folder));
+    return probe(disk, folder);
 }
 
 /// The folder to go on from.
@@ -80,13 +87,13 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
     to.every_iterations = options.checkpoint_every_iterations;
     to.is_asked_for = options.wants_checkpoint;
     if (!options.checkpoint_folder.empty()) {
-        WEIR_ASSIGN(to.folder, absolute_folder(options.checkpoint_folder));
-        WEIR_TRY(disk.list(to.folder));
-        WEIR_TRY(probe(disk, to.folder));
+        const Status usable = check_folder(disk, options.checkpoint_folder, to.folder);
+        if (!usable) return of_option("checkpoint_folder", usable.error());
     } else if (to.every_ns != 0 || to.every_iterations != 0) {
-        return wrong(
-            "how often a checkpoint is written is given, but no folder for them: give "
-            "`checkpoint_folder` DIR, too");
+        return wrong(fmt::format("`{}`: there is no folder for checkpoints; give "
+                                 "`checkpoint_folder` DIR, too",
+                                 to.every_ns != 0 ? "checkpoint_every"
+                                                  : "checkpoint_every_iterations"));
     }
     if (options.resume.empty()) {
         if (options.resume_number == 0) return plan;
@@ -95,7 +102,8 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
             "no folder: give `resume` DIR, too");
     }
     WEIR_ASSIGN(to.resumed_folder, folder_to_resume(options, to.folder));
-    WEIR_TRY(disk.list(to.resumed_folder));
+    const auto listed = disk.list(to.resumed_folder);
+    if (!listed) return of_option("resume", listed.error());
     to.keeps_newer = options.resume_number != 0;
     return plan;
 }

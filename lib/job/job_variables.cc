@@ -53,9 +53,9 @@ constexpr std::array kOptionVariables = {
 
 /// Whether a value stands behind the name of an option, not the next word of a sentence.
 bool is_value(std::string_view behind) {
-    return behind.size() > 1 && behind[0] == ' ' &&
-           (std::isdigit(static_cast<unsigned char>(behind[1])) != 0 || behind[1] == '/' ||
-            behind[1] == '.');
+    if (behind.size() < 2 || behind[0] != ' ') return false;
+    return std::isdigit(static_cast<unsigned char>(behind[1])) != 0 || behind[1] == '/' ||
+           behind[1] == '.' || behind.starts_with(" auto)") || behind.starts_with(" DIR");
 }
 
 }  // namespace
@@ -88,13 +88,18 @@ Result<JobOptions> with_variables(JobOptions options, const Config& config) {
     return options;
 }
 
-std::string in_variables(std::string_view text, const Config& config) {
+Error of_option(std::string_view option, const Error& why) {
+    return {why.code(), fmt::format("`{}`: {}", option, why.text()), why.os_error()};
+}
+
+std::string in_variables(std::string_view text, const Config& config, Naming named) {
     std::string told(text);
     for (const auto& [option, variable] : kOptionVariables) {
-        if (config.source(variable) != ConfigSource::kVariable) continue;
+        const bool is_given = config.source(variable) == ConfigSource::kVariable;
+        if (!is_given && named == Naming::kGiven) continue;
         const std::string name = fmt::format("`{}`", option);
         for (size_t at = 0; (at = told.find(name, at)) != std::string::npos;) {
-            std::string place(config.place(variable));
+            std::string place(is_given ? config.place(variable) : variable->name);
             size_t length = name.size();
             if (is_value(std::string_view(told).substr(at + length))) {
                 place += '=';

@@ -17,9 +17,18 @@ namespace weir {
 /// Errors: kInvalidArgument, naming the variable or flag
 [[nodiscard]] Result<JobOptions> with_variables(JobOptions options, const Config& config);
 
-/// `text`, in which options stand as `servers`, with the variable in place of each that has its value from
-/// one: "`servers` 2" becomes "WEIR_SERVERS=2".
-[[nodiscard]] std::string in_variables(std::string_view text, const Config& config);
+/// An error of the value of an option, which it may not name itself.
+[[nodiscard]] Error of_option(std::string_view option, const Error& why);
+
+enum class Naming : uint8_t {
+    kGiven,  ///< options that have their value from a variable
+    kAll,
+};
+
+/// `text`, in which options stand as `servers`, with variables in place of them: "`servers` 2" becomes
+/// "WEIR_SERVERS=2".
+[[nodiscard]] std::string in_variables(std::string_view text, const Config& config,
+                                       Naming named = Naming::kGiven);
 
 /// JobOptions::plugins, likewise.
 [[nodiscard]] std::vector<std::string> plugins_with_variable(std::vector<std::string> plugins,

@@ -63,10 +63,10 @@ Status choose_resumed(const JobOptions& options, checkpoint::Disk& disk,
                       const checkpoint::CheckEnd& end, JobCheckpoints& plan) {
     if (options.resume.empty()) return {};
     if (options.resume == kResumeAuto) return choose_automatically(disk, end, plan);
-    WEIR_ASSIGN(
-        checkpoint::Manifest manifest,
-        checkpoint::choose_checkpoint(disk, plan.options.resumed_folder, options.resume_number));
-    go_on_from(std::move(manifest), plan);
+    Result<checkpoint::Manifest> manifest =
+        checkpoint::choose_checkpoint(disk, plan.options.resumed_folder, options.resume_number);
+    if (!manifest) return of_option("resume", manifest.error());
+    go_on_from(*std::move(manifest), plan);
     return {};
 }
 

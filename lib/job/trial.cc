@@ -32,6 +32,12 @@ Result<Roles> plan_part(const JobOptions& options, uint32_t rank, uint32_t size)
     return roles;
 }
 
+Status load_plugins(const std::vector<std::string>& paths) {
+    RuleRegistry rules;
+    const auto loaded = weir::load_plugins(paths, rules);
+    return loaded ? Status() : of_option("plugins", loaded.error());
+}
+
 Status plan_parts(const Meeting& meeting, JobTrial& trial) {
     trial.size = meeting.size.value_or(fewest_ranks(trial.options));
     std::vector<uint32_t> ranks{meeting.rank.value_or(0)};
@@ -67,7 +73,13 @@ Result<std::string> open_part(const JobTrial& trial, const Roles& roles, const C
     constexpr bool kOthers = true;
     WEIR_ASSIGN(const std::shared_ptr<Devices> devices, Devices::open(config, secret, kOthers));
     WEIR_TRY(reserve_files(trial.options, roles, *devices));
-    WEIR_TRY(devices->make_endpoint());
+    // Each has a port; so have the lines that keep the process alive, and what tells the manager of its end.
+    size_t endpoint_count = counts.shards + counts.workers + 3;
+    if (roles.shape.has_manager) endpoint_count += trial.options.managers > 1 ? 2 : 1;
+    std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
+    while (endpoints.size() < endpoint_count) {
+        WEIR_ASSIGN(endpoints.emplace_back(), devices->make_endpoint());
+    }
     if (counts.shards != 0)
         WEIR_TRY(devices->make_store_pools(config, threads.plan_stores().nodes));
     if (counts.workers != 0) WEIR_TRY(Devices::worker_pool(devices));
@@ -88,10 +100,12 @@ JobTrial try_start(const JobOptions& options, const Config& config) {
         return trial;
     }
     trial.options = std::move(*chosen);
+    (void)note(Step::kPlugins, load_plugins(trial.options.plugins));
     const Result<Meeting> meeting = plan_meeting(config);
     if (!meeting) trial.obstacles.push_back({Step::kMeeting, meeting.error()});
     (void)note(Step::kRoles, plan_parts(meeting ? *meeting : Meeting(), trial));
-    (void)note(Step::kContactFile, ContactFile::check_place(trial.options.contact_file));
+    const Status place = ContactFile::check_place(trial.options.contact_file);
+    if (!place) (void)note(Step::kContactFile, of_option("contact_file", place.error()));
     // Processes that only have workers may not see the folders.
     const bool is_server =
         std::ranges::any_of(trial.parts, [](const Roles& roles) { return roles.shape.is_server; });

@@ -16,7 +16,15 @@ namespace weir {
 
 /// What ends Job::start().
 struct Obstacle {
-    enum class Step : uint8_t { kOptions, kMeeting, kRoles, kContactFile, kFolders, kResume };
+    enum class Step : uint8_t {
+        kOptions,
+        kPlugins,
+        kMeeting,
+        kRoles,
+        kContactFile,
+        kFolders,
+        kResume
+    };
     Step step;
     Error why;
 };

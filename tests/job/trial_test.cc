@@ -45,6 +45,7 @@ TEST_SUITE("trial") {
 
     TEST_CASE("each step is an obstacle of its own") {
         CHECK(steps_of({{"WEIR_SERVERS", "many"}}) == std::vector{Step::kOptions});
+        CHECK(steps_of({{"WEIR_PLUGINS", "/nowhere.so"}}) == std::vector{Step::kPlugins});
         CHECK(steps_of({{"WEIR_SIZE", "3"}}) == std::vector{Step::kMeeting});
         CHECK(steps_of({{"WEIR_RANK", "3"}, {"WEIR_SIZE", "3"}, {"WEIR_RENDEZVOUS", "h:1"}}) ==
               std::vector{Step::kMeeting});

@@ -115,6 +115,13 @@ class Manual(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""), page)
             self.assertIn("SYNOPSIS", done.stdout)
 
+    def test_pages_show_every_form_of_a_command(self):
+        plain = {page.stem: re.sub(r"\\f[BIR]|\\(?=-)", "", page.read_text()) for page in self.folder.glob("*.1")}
+        self.assertIn("weir lr --train TEXT... [FLAGS]\n.br\nweir lr --join JOB [FLAGS]\n", plain["weir-lr"])
+        forms = plain["weir-checkpoint"].partition(".SH SYNOPSIS\n")[2].partition(".SH ")[0].split(".br\n")
+        self.assertEqual([form.split()[2] for form in forms], commands_in(weir("checkpoint", "--help").out))
+        self.assertIn("weir-lr(1),", plain["weir"].partition(".SH SEE ALSO\n")[2])
+
 
 class Help(unittest.TestCase):
     def test_subjects_are_explained_in_lines_that_a_terminal_shows(self):
@@ -307,11 +314,17 @@ class Doctor(unittest.TestCase):
             self.assertEqual(weir("synth", "--out", f"{folder}/part.svm", "--examples", "50", "--features", "200").code, 0)
             for variables, words in (
                 ({"WEIR_TRANSPORT": "verbs"}, "WEIR_TRANSPORT=verbs: "), ({"WEIR_HUGE_PAGES": "always", "WEIR_POOL_MIB": "16777216"}, "huge pages of"),
-                ({"WEIR_CHECKPOINT_DIR": "/nowhere"}, "/nowhere"), ({"WEIR_RESUME": "/nowhere"}, "/nowhere"), ({"WEIR_RESUME": folder}, folder),
-                ({"WEIR_RESUME": "auto"}, "go on from the job's own checkpoints"), ({"WEIR_CHECKPOINT_EVERY_S": "9"}, "no folder for them"),
-                ({"WEIR_CONTACT_FILE": "/nowhere/contact"}, "/nowhere/contact"), ({"WEIR_CONTACT_FILE": f"{folder}/part.svm"}, f"{folder}/part.svm"),
-                ({"WEIR_MANAGERS": "2"}, "2: must be 1, 3, 5 or 7"), ({"WEIR_WORK_LEASE_S": "3"}, "3: must be 0"),
-                ({"WEIR_REPLICAS": "2"}, "2 needs at least 3 servers"), ({"WEIR_REPLICAS": "3"}, "WEIR_REPLICAS=3: must be"),
+                ({"WEIR_CHECKPOINT_DIR": "/nowhere"}, "WEIR_CHECKPOINT_DIR: /nowhere"), ({"WEIR_RESUME": "/nowhere"}, "WEIR_RESUME: /nowhere"),
+                ({"WEIR_RESUME": folder}, f"WEIR_RESUME: {folder}"), ({"WEIR_PLUGINS": "/nowhere.so"}, "WEIR_PLUGINS: the plugin /nowhere.so"),
+                ({"WEIR_PORT": "65535", "WEIR_SHARDS": "2", "WEIR_TRANSPORT": "tcp"}, "no port left above the first one (WEIR_PORT)"),
+                ({**rank, "WEIR_RANK": "0", "WEIR_RENDEZVOUS": "203.0.113.77:7070"}, "203.0.113.77:7070"),
+                ({"WEIR_RESUME": "auto"}, "go on from the job's own checkpoints (WEIR_RESUME=auto)"),
+                ({"WEIR_CHECKPOINT_EVERY_S": "9"}, "WEIR_CHECKPOINT_EVERY_S: there is no folder"),
+                ({"WEIR_CONTACT_FILE": "/nowhere/contact"}, "WEIR_CONTACT_FILE: contact file /nowhere/contact"),
+                ({"WEIR_CONTACT_FILE": f"{folder}/part.svm"}, f"WEIR_CONTACT_FILE: contact file {folder}/part.svm"),
+                ({**rank, "WEIR_RANK": "0", "WEIR_SECRET_FILE": "/nowhere"}, "WEIR_SECRET_FILE=/nowhere: cannot open it"),
+                ({"WEIR_MANAGERS": "2"}, "WEIR_MANAGERS=2: must be 1, 3, 5 or 7"), ({"WEIR_WORK_LEASE_S": "3"}, "WEIR_WORK_LEASE_S=3: must be 0"),
+                ({"WEIR_REPLICAS": "2"}, "WEIR_REPLICAS=2 needs at least 3 servers"), ({"WEIR_REPLICAS": "3"}, "WEIR_REPLICAS=3: must be"),
                 ({"WEIR_SHARDS": "4096", "WEIR_SERVERS": "17"}, "69632 shards are more than"), ({"WEIR_WORKERS": "x"}, "WEIR_WORKERS=x: must be"),
                 ({**rank, "WEIR_RANK": "2"}, "WEIR_RANK=2: ranks of a job of 2 are 0 to 1"), ({**rank, "WEIR_RANK": "x"}, "WEIR_RANK=x: must be"),
                 ({**rank, "WEIR_RANK": "0", "WEIR_SERVERS": "3"}, "3 needs at least 4 ranks, but the job has 2"),

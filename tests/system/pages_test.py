@@ -10,10 +10,12 @@ How a block is run is said behind its ```: those of a page for one way are run o
 
     sh              as it stands; errors that `weir` prints count
     sh mpirun       (or another launcher) by Launchers, if that is installed
+    bash            as a job script of Slurm, on one node
     sh brief        by Brief
     sh tree         in the tree
     sh installed    by install/examples.py, against an installed copy
     console         lines behind "$ " as they stand; then each line shown begins a line that is printed, up to its first number or gap
+    output          each line begins one that the block before it has printed, likewise
 
 What does not run as it stands is shortened as SHORT says, where it would take minutes. Of all other commands of weir, and of programs in
 tools/, the flags are looked up in --help.
@@ -101,8 +103,11 @@ def check_session(case, session, run):
 
 def run_blocks(case, page, way, folder, extra):
     """Runs the blocks of a page for this way of running them, one after the other in the folder; returns how many."""
-    kinds = [("sh", way), ("console", way)]
-    blocks = [(kind, block) for kind, wanted, block in BLOCK.findall(page.read_text()) if (kind, wanted) in kinds]
+    blocks, is_wanted = [], False
+    for kind, wanted, block in BLOCK.findall(page.read_text()):
+        is_wanted = is_wanted if kind == "output" else kind in ("sh", "console") and wanted == way
+        if is_wanted:
+            blocks.append((kind, block))
     environment = testing.clean_environment({"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL, "TREE": str(ROOT), "FOLDER": folder, **extra})
     place = str(ROOT) if way == "tree" else folder
 
@@ -114,11 +119,15 @@ def run_blocks(case, page, way, folder, extra):
             if kind == "console":
                 check_session(case, block, run)
                 continue
+            if kind == "output":
+                printed = {label(line) for line in done.out.splitlines()}
+                case.assertEqual([line for line in block.splitlines() if label(line) not in printed], [], f"{page}\n{done}")
+                continue
             script = block.replace("127.0.0.1:7070", f"127.0.0.1:{port}")
             script = shortened(script) if way else script
-            done = run(script)
+            done = run(f"exec 2>&1\n{script}")
             case.assertEqual(done.code, 0, f"{script}\n{done}")
-            errors = [line for line in done.err.splitlines() if line.startswith("weir: error") and not any(words in line for words in MAY_COME)]
+            errors = [line for line in done.out.splitlines() if line.startswith("weir: error") and not any(words in line for words in MAY_COME)]
             case.assertEqual(errors, [], f"{script}\n{done}")
     return len(blocks)
 
@@ -144,6 +153,28 @@ class Launchers(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             extra = {}
             self.commands_run("srun", lambda: extra.update(stack.enter_context(launchers.slurm())), extra)
+
+    def test_sbatch(self):
+        """On the one node that there is."""
+        extra = {}
+        with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="weir-pages-") as folder:
+            try:
+                extra.update(stack.enter_context(launchers.slurm()))
+            except launchers.Missing as missing:
+                self.skipTest(str(missing))
+            os.mkdir(f"{folder}/checkpoints")
+            for name in ("part-1", "part-2"):
+                testing.write(f"{folder}/{name}.svm", testing.text_like())
+            scripts = [block for page in PAGES for kind, _, block in BLOCK.findall(page.read_text()) if kind == "bash"]
+            self.assertTrue(scripts)
+            for number, script in enumerate(scripts):
+                short = re.sub(r"--nodes=\d+", "--nodes=1", re.sub(r"--ntasks-per-node=\d+", "--ntasks-per-node=3", script))
+                testing.write(f"{folder}/script-{number}", short)
+                environment = testing.clean_environment({"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL, **extra})
+                done = testing.run(["sbatch", "--wait", f"--chdir={folder}", f"{folder}/script-{number}"], environment, 3 * testing.LIMIT_S)
+                said = "\n".join(path.read_text() for path in Path(folder).glob("weir-*.log"))
+                self.assertEqual(done.code, 0, f"{done}\n{said}")
+                self.assertTrue(list(Path(folder).glob("model-*.txt")), said)
 
 
 class Brief(unittest.TestCase):

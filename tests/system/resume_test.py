@@ -52,7 +52,7 @@ class Resume(testing.Folder, unittest.TestCase):
             with self.subTest(flags), self.job(*flags, size=2) as ranks:
                 ranks.start_all()
                 self.assertTrue(ranks.until_training(), ranks.everything())
-                self.assertEqual(ranks.err(0).count("checkpoints are written only at SIGUSR1 to rank 0"), says, ranks.everything())
+                self.assertEqual(ranks.err(0).count("checkpoints are written only by `weir checkpoint now`"), says, ranks.everything())
                 self.assertNotIn("checkpoints are written only", ranks.err(1))
 
     def make_checkpoint(self, *flags, size=1, count=1):

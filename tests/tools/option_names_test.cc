@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/job/job_variables.h"
+
 namespace weir::tools {
 
 TEST_SUITE("option_names") {
@@ -19,9 +21,15 @@ TEST_SUITE("option_names") {
     }
 
     TEST_CASE("or as variables, where there is one") {
-        CHECK(in_variables("`replicas` 2 needs at least 3 `servers`") ==
-              "WEIR_REPLICAS 2 needs at least 3 WEIR_SERVERS");
-        CHECK(in_variables("with `resume_number` 2") == "with `resume_number` 2");
+        const Config config(Environment(Environment::Map{{"WEIR_SERVERS", "2"}}));
+        const auto told = [&](std::string_view text) {
+            return in_variables(text, config, Naming::kAll);
+        };
+        CHECK(told("`replicas` 2 needs at least 3 `servers`") ==
+              "WEIR_REPLICAS=2 needs at least 3 WEIR_SERVERS");
+        CHECK(told("(`resume` auto)") == "(WEIR_RESUME=auto)");
+        CHECK(told("start all ranks without `resume`") == "start all ranks without WEIR_RESUME");
+        CHECK(told("with `resume_number` 2") == "with `resume_number` 2");
     }
 
     TEST_CASE("an option that a variable has given is shown as that") {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the pages agree with the tree: the layer table is that of layers.py, files and headings that pages link to exist, README.md is
-short, and the commands of every page are checked by a test."""
+short, as are lines of prose, and the commands of every page are checked by a test."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ LAYERS_PAGE = "lib/architecture.md"
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"^```.*?^```$", re.M | re.S)
 TESTS_OF_PAGES = "tests/system/meson.build"
-README_LINES, README_COLUMNS = 200, 120
+README_LINES, COLUMNS = 200, 120
 
 
 def rows(text):
@@ -61,18 +61,22 @@ def unchecked_pages(root):
             yield f"{name} is not among the pages of {TESTS_OF_PAGES}, so nobody checks its commands"
 
 
-def readme_problems(readme):
-    lines = readme.read_text().splitlines()
-    if len(lines) > README_LINES:
-        yield f"README.md has {len(lines)} lines, more than {README_LINES}: what it says belongs on the page of its subject"
-    for number, line in enumerate(lines, 1):
-        if len(line) > README_COLUMNS:
-            yield f"README.md:{number} has {len(line)} columns, more than {README_COLUMNS}"
+def length_problems(root):
+    """Of all lines of the README, and of prose on other pages: not of tables, programs and pictures."""
+    for name in (name for name in tree_files(root) if name.endswith(".md")):
+        text = (root / name).read_text()
+        is_readme = name == "README.md"
+        if is_readme and len(text.splitlines()) > README_LINES:
+            yield f"README.md has {len(text.splitlines())} lines, more than {README_LINES}: what it says belongs on the page of its subject"
+        shown = text if is_readme else CODE.sub(lambda block: "\n" * block[0].count("\n"), text)
+        for number, line in enumerate(shown.splitlines(), 1):
+            if len(line) > COLUMNS and (is_readme or not line.startswith(("|", "!["))):
+                yield f"{name}:{number} has {len(line)} columns, more than {COLUMNS}"
 
 
 def check(shop):
     if not (shop.root / "README.md").exists():
         raise Failure("README.md is missing")
-    problems = [*layer_problems(shop.root), *link_problems(shop.root), *unchecked_pages(shop.root), *readme_problems(shop.root / "README.md")]
+    problems = [*layer_problems(shop.root), *link_problems(shop.root), *unchecked_pages(shop.root), *length_problems(shop.root)]
     shop.log("\n".join(problems))
-    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table, links of all pages, length of README.md")
+    return Outcome(passed=0 if problems else 1, failed=len(problems), note="layer table, links of all pages, length of README.md and of lines")

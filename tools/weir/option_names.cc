@@ -13,29 +13,28 @@ namespace {
 struct OptionName {
     std::string_view option;  ///< of JobOptions
     std::string_view flag;
-    std::string_view variable;  ///< empty: none
 };
 
 constexpr std::array kOptionNames = {
-    OptionName{"servers", "--servers", "WEIR_SERVERS"},
-    OptionName{"shards_per_server", "--shards", "WEIR_SHARDS"},
-    OptionName{"workers", "--workers", "WEIR_WORKERS"},
-    OptionName{"colocate", "--colocate", "WEIR_COLOCATE"},
-    OptionName{"plugins", "--plugin", "WEIR_PLUGINS"},
-    OptionName{"replicas", "--replicas", "WEIR_REPLICAS"},
-    OptionName{"managers", "--managers", "WEIR_MANAGERS"},
-    OptionName{"on_worker_loss", "--on-worker-loss", "WEIR_ON_WORKER_LOSS"},
-    OptionName{"work_lease", "--work-lease", "WEIR_WORK_LEASE_S"},
-    OptionName{"contact_file", "--contact", "WEIR_CONTACT_FILE"},
-    OptionName{"checkpoint_folder", "--checkpoint", "WEIR_CHECKPOINT_DIR"},
-    OptionName{"checkpoint_every", "--checkpoint-every", "WEIR_CHECKPOINT_EVERY_S"},
-    OptionName{"resume", "--resume", "WEIR_RESUME"},
-    OptionName{"resume_number", "--resume-number", ""},
+    OptionName{"servers", "--servers"},
+    OptionName{"shards_per_server", "--shards"},
+    OptionName{"workers", "--workers"},
+    OptionName{"colocate", "--colocate"},
+    OptionName{"plugins", "--plugin"},
+    OptionName{"replicas", "--replicas"},
+    OptionName{"managers", "--managers"},
+    OptionName{"on_worker_loss", "--on-worker-loss"},
+    OptionName{"work_lease", "--work-lease"},
+    OptionName{"contact_file", "--contact"},
+    OptionName{"checkpoint_folder", "--checkpoint"},
+    OptionName{"checkpoint_every", "--checkpoint-every"},
+    OptionName{"resume", "--resume"},
+    OptionName{"resume_number", "--resume-number"},
 };
 
 std::atomic<const Config*> g_config = nullptr;
 
-std::string in_names(std::string_view text, std::string_view OptionName::*kind) {
+std::string named_flags(std::string_view text) {
     std::string told;
     while (!text.empty()) {
         const size_t begin = text.find('`');
@@ -43,9 +42,9 @@ std::string in_names(std::string_view text, std::string_view OptionName::*kind) 
         if (end == text.npos) break;
         const std::string_view name = text.substr(begin + 1, end - begin - 1);
         const auto known = std::ranges::find(kOptionNames, name, &OptionName::option);
-        const bool is_option = known != kOptionNames.end() && !((*known).*kind).empty();
+        const bool is_option = known != kOptionNames.end();
         told += text.substr(0, is_option ? begin : end);
-        if (is_option) told += (*known).*kind;
+        if (is_option) told += known->flag;
         text.remove_prefix(is_option ? end + 1 : end);  // it may begin the next one
     }
     return told.append(text);
@@ -59,12 +58,7 @@ void name_variables_of(const Config* config) noexcept {
 
 std::string in_flags(std::string_view text) {
     const Config* const config = g_config;
-    if (config == nullptr) return in_names(text, &OptionName::flag);
-    return in_names(weir::in_variables(text, *config), &OptionName::flag);
-}
-
-std::string in_variables(std::string_view text) {
-    return in_names(text, &OptionName::variable);
+    return named_flags(config == nullptr ? std::string(text) : in_variables(text, *config));
 }
 
 }  // namespace weir::tools

@@ -17,7 +17,5 @@ void name_variables_of(const Config* config) noexcept;
 /// The library names an option as `servers`: here that is --servers, or the variable that gave it.
 /// Thread: any
 [[nodiscard]] std::string in_flags(std::string_view text);
-/// Here that is WEIR_SERVERS.
-[[nodiscard]] std::string in_variables(std::string_view text);
 
 }  // namespace weir::tools

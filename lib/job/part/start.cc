@@ -89,8 +89,9 @@ Status Job::Part::start() {
 /// The program's, and then those of plugins, which so cannot take the names of the program's.
 Status Job::Part::load_rules() {
     if (options_.add_rules) options_.add_rules(rules_);
-    WEIR_ASSIGN(const std::vector<Plugin> loaded, load_plugins(options_.plugins, rules_));
-    for (const Plugin& plugin : loaded) {
+    const auto loaded = load_plugins(options_.plugins, rules_);
+    if (!loaded) return of_option("plugins", loaded.error());
+    for (const Plugin& plugin : *loaded) {
         log(LogLevel::kDebug, "the plugin {} is loaded, with {} rules", plugin.path,
             plugin.rules.size());
         plugins_.plugins.push_back(plugin.is);
@@ -107,7 +108,8 @@ Status Job::Part::after_first_exchange(Bootstrap& bootstrap, uint64_t deadline_n
 Status Job::Part::plan(Bootstrap& bootstrap, uint64_t deadline_ns) {
     WEIR_ASSIGN(Roles roles, plan_roles(options_, bootstrap.rank(), bootstrap.size()));
     WEIR_TRY(check_thread_count(options_, roles));
-    WEIR_TRY(ContactFile::check_place(options_.contact_file));
+    if (const Status usable = ContactFile::check_place(options_.contact_file); !usable)
+        return of_option("contact_file", usable.error());
     roles_ = std::move(roles);
     if (roles_.shape.is_server) WEIR_TRY(publish_plugins(bootstrap, plugins_));
     return look_for_checkpoints(bootstrap, deadline_ns);

@@ -5,8 +5,8 @@
 Usage: examples.py ROOT WORK FLAG...    ROOT: the tree; WORK: an existing folder for what is built; FLAG: of the compiler
 
 A block with a main() is a program, which runs alone and as the ranks of each launcher. Any other block is the inside of a function that has
-a `client` and returns a weir::Status; it runs alone. A block `sh installed` has commands that make a program of trainer.cc, the first program
-of its page, and start it.
+a `client` and returns a weir::Status; it runs alone. A block `sh installed` has commands that make and start programs of the files beside it:
+of trainer.cc, the first program of the README, and of plugins/. A block `cmake` stands in the CMakeLists.txt of trainer.cc.
 """
 
 import os
@@ -76,11 +76,7 @@ def run_as_ranks(programs):
             print(f"SKIPPED: {missing}")
 
 
-def run_commands(script, program, work):
-    """On a page, of its first program."""
-    folder = work / "commands"
-    folder.mkdir()
-    shutil.copy(program, folder / "trainer.cc")
+def run_commands(script, folder):
     try:
         launchers.find_openmpi()
     except launchers.Missing as missing:
@@ -90,6 +86,14 @@ def run_commands(script, program, work):
     if done.code:
         raise subprocess.CalledProcessError(done.code, script, done.out, done.err)
     print(f"ok {script}", end="")
+
+
+def build_by_cmake(block, folder):
+    (folder / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.18)\nproject(trainer CXX)\nadd_executable(trainer trainer.cc)\n{block}")
+    for words in (["-S", folder, "-B", folder / "build"], ["--build", folder / "build"]):
+        subprocess.run(["cmake", *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([folder / "build/trainer"], check=True, timeout=60)
+    print(f"ok {block}", end="")
 
 
 # A program that calls the steps of weir::run() itself.
@@ -149,10 +153,18 @@ def main():
                     raise SystemExit(f"{path}:{line}: a program that does not use weir::run()")
                 if len(programs) == 1:
                     check_without_serve(source, compile_as)
+                    folder = work / "commands"
+                    folder.mkdir()
+                    shutil.copy(source, folder / "trainer.cc")
                     for _, script in blocks(text, "sh installed"):
-                        run_commands(script, source, work)
+                        run_commands(script, folder)
+                    for _, block in blocks(text, "cmake"):
+                        build_by_cmake(block, folder)
             print(f"ok {path}:{line}")
     run_as_ranks(programs)
+    plugins = shutil.copytree(Path(__file__).parent / "plugins", work / "plugins")
+    for _, script in blocks((root / "lib/plugins.md").read_text(), "sh installed"):
+        run_commands(script, plugins)
     return 0 if count >= 8 else f"only {count} examples found"
 
 

@@ -128,30 +128,14 @@ Finding own_addresses(const Config& config) {
             "share, such as 10.1.0.0/16"};
 }
 
-/// Whether something else listens there.
-bool is_taken(const SocketAddress& at, bool& is_own) {
-    const auto listening = transport::listen_on(at);
-    is_own = listening || listening.code() != Errc::kInvalidArgument;
-    return !listening && listening.code() == Errc::kAlreadyExists;
-}
-
+/// Fixed ones are tried with all else that a rank opens.
 void add_ports(const Config& config, std::vector<Finding>& findings) {
     const Result<uint64_t> port = config.number("WEIR_PORT");
-    bool is_own = true;
-    if (!port) {
-        // It is among the variables that are wrong.
-    } else if (*port == 0) {
+    if (port && *port == 0) {
         findings.push_back({Level::kGood, "ports",
                             "any free ones; a firewall must let all of them through between the "
                             "hosts, or set WEIR_PORT",
                             ""});
-    } else if (const auto any = SocketAddress::parse_host("0.0.0.0", static_cast<uint16_t>(*port));
-               any && is_taken(*any, is_own)) {
-        findings.push_back({Level::kProblem, "ports",
-                            fmt::format("WEIR_PORT={}: another program listens there", *port),
-                            "choose another port, or end that program (ss -ltnp shows it)"});
-    } else {
-        findings.push_back({Level::kGood, "ports", fmt::format("WEIR_PORT={} is free", *port), ""});
     }
     const std::string_view rendezvous = config.text("WEIR_RENDEZVOUS");
     if (rendezvous.empty()) return;
@@ -171,21 +155,30 @@ void add_ports(const Config& config, std::vector<Finding>& findings) {
         return;
     }
     const auto address = SocketAddress::parse_host(found.front(), at->port);
-    if (address && is_taken(*address, is_own)) {
-        findings.push_back({Level::kNote, "rendezvous",
-                            fmt::format("WEIR_RENDEZVOUS={}: a program of this host listens there: "
-                                        "a job that runs, or another one",
-                                        rendezvous),
-                            fmt::format("`weir status {}` says which; choose another port for "
-                                        "another job",
-                                        rendezvous)});
-        return;
+    if (!address) return;
+    const auto listening = transport::listen_on(*address);
+    const bool is_taken = listening.code() == Errc::kAlreadyExists;
+    const bool is_own = listening || listening.code() != Errc::kInvalidArgument;
+    const bool must_listen = config.text("WEIR_RANK") == "0";
+    std::string says = fmt::format("WEIR_RENDEZVOUS={}: ", rendezvous);
+    std::string advice;
+    if (is_taken) {
+        says += "a program of this host listens there: a job that runs, or another one";
+        advice = fmt::format("`weir status {}` says which; choose another port for another job",
+                             rendezvous);
+    } else if (!is_own && must_listen) {
+        says += "rank 0 listens there, and it is no address of this host";
+        advice = "give an address of the host of rank 0, which `ip address` lists";
+    } else if (!listening && is_own) {
+        says += listening.error().message();
+        advice = "choose another port";
+    } else {
+        says += is_own ? "this host, and the port is free" : "another host";
     }
-    findings.push_back(
-        {Level::kGood, "rendezvous",
-         fmt::format("WEIR_RENDEZVOUS={}{}", rendezvous,
-                     is_own ? ": this host, and the port is free" : ": another host"),
-         ""});
+    const Level level = advice.empty() ? Level::kGood
+                        : must_listen  ? Level::kProblem
+                                       : Level::kNote;
+    findings.push_back({level, "rendezvous", std::move(says), std::move(advice)});
 }
 
 Finding secret(const Config& config) {
@@ -197,7 +190,7 @@ Finding secret(const Config& config) {
                 ""};
     const auto read = read_secret_file(path);
     if (read) return {Level::kGood, "secret", path + " can be read", ""};
-    return {Level::kProblem, "secret", fmt::format("WEIR_SECRET_FILE: {}", read.error().message()),
+    return {Level::kProblem, "secret", read.error().message(),
             "see `weir help launchers`"};
 }
 

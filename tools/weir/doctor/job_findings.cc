@@ -5,8 +5,8 @@
 
 #include "lib/base/counted.h"
 #include "lib/bootstrap/secret.h"
+#include "lib/job/job_variables.h"
 #include "lib/job/trial.h"
-#include "tools/weir/option_names.h"
 
 namespace weir::tools {
 namespace {
@@ -20,11 +20,16 @@ bool lacks_only_rank(const Config& config) {
 }
 
 Finding finding_of(const Obstacle& obstacle, const Config& config) {
-    Finding finding{Level::kProblem, "", in_variables(obstacle.why.message()), ""};
+    Finding finding{Level::kProblem, "",
+                    in_variables(obstacle.why.message(), config, Naming::kAll), ""};
     switch (obstacle.step) {
         case Step::kOptions:
             finding.subject = "variables";
             finding.advice = "correct it, or unset it; `weir help variables` lists all";
+            break;
+        case Step::kPlugins:
+            finding.subject = "plugins";
+            finding.advice = "`weir info --plugin FILE` looks at one; see `weir help plugins`";
             break;
         case Step::kMeeting:
             finding.subject = "ranks";
@@ -106,7 +111,7 @@ std::vector<Finding> judge_job(const Config& config, bool has_place) {
         findings.push_back(
             {Level::kGood, "a rank", fmt::format("opens {}, and its memory", *opened), ""});
     } else {
-        findings.push_back({Level::kProblem, "a rank", in_variables(opened.error().message()),
+        findings.push_back({Level::kProblem, "a rank", in_variables(opened.error().message(), config, Naming::kAll),
                             opened.code() == Errc::kNoMemory
                                 ? "change the variable that is named, or make room; see `weir help "
                                   "memory`"

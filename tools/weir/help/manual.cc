@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "lib/base/check.h"
 #include "lib/base/config.h"
 #include "lib/data/output_file.h"
 #include "tools/weir/help/help.h"
@@ -170,14 +171,35 @@ std::string paragraphs_roff(const std::string& text) {
     return is_set_in ? out + ".fi\n" : out;
 }
 
+std::string long_flag_roff(const CLI::Option& option) {
+    const std::string names = flag_names(option);
+    return fmt::format(" {} \\fI{}\\fR", names.substr(names.rfind("\\fB")),
+                       roff(value_text(option)));
+}
+
+/// With a flag that is needed but with another one, also the form that has that one.
 std::string synopsis_roff(const CLI::App& command, const std::string& name) {
     std::string text = fmt::format("\\fB{}\\fR", roff(name));
-    if (!shown_commands(command).empty()) return text + " \\fICOMMAND\\fR [\\fIFLAGS\\fR]\n";
+    if (command.get_parent() == nullptr) return text + " \\fICOMMAND\\fR [\\fIFLAGS\\fR]\n";
+    const std::vector<const CLI::App*> commands = shown_commands(command);
+    if (!commands.empty()) {
+        std::string all;
+        for (const CLI::App* const one : commands)
+            all += (all.empty() ? "" : ".br\n") + synopsis_roff(*one, name + " " + one->get_name());
+        return all;
+    }
+    constexpr std::string_view kBut = "; needed, but with --";
+    std::string other_form;
     for (const CLI::Option* const one : shown_options(command, false)) {
-        if (one->get_required() || one->get_description().find("; needed") != std::string::npos)
-            text += fmt::format(" {} \\fI{}\\fR",
-                                flag_names(*one).substr(flag_names(*one).rfind("\\fB")),
-                                roff(value_text(*one)));
+        const std::string said = one->get_description();
+        const size_t but = said.find(kBut);
+        if (one->get_required() || but != std::string::npos) text += long_flag_roff(*one);
+        if (but == std::string::npos) continue;
+        const CLI::Option* const in_its_place =
+            command.get_option_no_throw("--" + said.substr(but + kBut.size()));
+        WEIR_CHECK(in_its_place != nullptr);
+        other_form = fmt::format(".br\n\\fB{}\\fR{} [\\fIFLAGS\\fR]\n", roff(name),
+                                 long_flag_roff(*in_its_place));
     }
     text += " [\\fIFLAGS\\fR]";
     for (const CLI::Option* const one : shown_options(command, true)) {
@@ -188,7 +210,7 @@ std::string synopsis_roff(const CLI::App& command, const std::string& name) {
         text += fmt::format(" {}\\fI{}{}\\fR{}", is_optional ? "[" : "", roff(value),
                             is_many ? "..." : "", is_optional ? "]" : "");
     }
-    return text + "\n";
+    return text + "\n" + other_form;
 }
 
 std::string title_roff(const std::string& file, std::string_view meaning) {
@@ -224,7 +246,11 @@ Page main_page(const CLI::App& app) {
         text += fmt::format(
             ".TP\n\\fB{}\\fR\n{}; {}{}{}\n", one.name, roff(one.meaning), roff(allowed_values(one)),
             one.default_value.empty() ? "" : "; default: ", roff(one.default_value));
-    return {"weir.1", text + exit_codes_roff("")};
+    text += exit_codes_roff("") + ".SH SEE ALSO\n";
+    for (const CLI::App* const one : shown_commands(app))
+        text += fmt::format("{}\\fBweir\\-{}\\fR(1)", one == shown_commands(app).front() ? "" : ",\n",
+                            roff(one->get_name()));
+    return {"weir.1", text + "\n"};
 }
 
 Page command_page(const CLI::App& command) {
@@ -242,8 +268,8 @@ Page command_page(const CLI::App& command) {
         text += option_roff(*one, false);
     for (const CLI::App* const one : commands) {
         const std::string whole = fmt::format("{} {}", name, one->get_name());
-        text += fmt::format(".SH {}\n{}: {}\n.PP\n{}", roff(whole), roff(whole),
-                            roff(one->get_description()), synopsis_roff(*one, whole));
+        text += fmt::format(".SH {}\n{}\n.PP\n{}", roff(whole), roff(one->get_description()),
+                            synopsis_roff(*one, whole));
         text += options_roff(*one, common);
         const std::string footer = one->get_footer();  // or that of the command above it
         if (!footer.empty() && footer != command.get_footer())

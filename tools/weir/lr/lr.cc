@@ -203,9 +203,9 @@ void say_when_checkpoints_come(const LrFlags& flags, const JobShape& shape) {
     if (flags.joins() || shape.rank != 0 || options.checkpoint_folder.empty() || comes_by_itself)
         return;
     log(LogLevel::kInfo,
-        "checkpoints are written only at SIGUSR1 to rank 0 (of several managers, to the rank of "
-        "any) and "
-        "at a signal that ends the training; for more give --checkpoint-every, such as 10m");
+        "checkpoints are written only by `weir checkpoint now`, at SIGUSR1 to rank 0 (of several "
+        "managers, to the rank of any), and when `weir stop` or a signal ends the training; for "
+        "more give --checkpoint-every, such as 10m");
 }
 
 Result<std::unique_ptr<Job>> start(LrFlags& flags, Config& config) {
