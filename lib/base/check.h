@@ -7,15 +7,17 @@
 namespace weir {
 
 /// Prints the failed condition and its place to stderr, then aborts.
-[[noreturn]] void check_failed(const char* condition, const char* file, int line) noexcept;
+[[noreturn, gnu::cold]] void check_failed(const char* condition, const char* file,
+                                          int line) noexcept;
 
 /// Prints to stderr that a program used the value of a Result that holds an error: the error
 /// (`message`) and, unless `file` is null, the place of the use. Then aborts.
-[[noreturn]] void value_of_error(const char* message, const char* file, int line) noexcept;
+[[noreturn, gnu::cold]] void value_of_error(const char* message, const char* file,
+                                            int line) noexcept;
 
 /// Prints to stderr that a program asked for the error of a Result or Status that has none, and
 /// the place. Then aborts.
-[[noreturn]] void error_of_value(const char* file, int line) noexcept;
+[[noreturn, gnu::cold]] void error_of_value(const char* file, int line) noexcept;
 
 }  // namespace weir
 

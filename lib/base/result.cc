@@ -2,6 +2,9 @@
 #include "lib/base/result.h"
 
 #include <cstring>
+#include <utility>
+
+#include "lib/base/check.h"
 
 namespace weir {
 
@@ -35,6 +38,22 @@ std::string_view to_string(Errc code) noexcept {
         case Errc::kDifferentArguments: return "different arguments";
     }
     return "unknown error";
+}
+
+Error::Error(Errc code, std::string text, int os_error)
+    : state_(new State{code, os_error, std::move(text)}) {
+    WEIR_CHECK(code != Errc::kOk);
+}
+
+Error::Error(const Error& other) : state_(new State(*other.state_)) {}
+
+Error& Error::operator=(const Error& other) {
+    if (this != &other) state_.reset(new State(*other.state_));
+    return *this;
+}
+
+void Error::Release::operator()(State* state) const noexcept {
+    delete state;
 }
 
 std::string Error::message() const {

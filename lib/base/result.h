@@ -57,20 +57,14 @@ inline constexpr Errc kErrcLast = Errc::kDifferentArguments;
 
 /// An error: a code for the program, a text for people that names the thing and what to do, and
 /// errno (0 if there is none).
+///
+/// What is done only with errors is cold: compilers put it, and what leads to it, far from what is done
+/// with each push.
 class Error {
 public:
-    Error(Errc code, std::string text, int os_error = 0)
-        : state_(std::make_unique<State>(State{code, os_error, std::move(text)})) {
-        WEIR_CHECK(code != Errc::kOk);
-    }
-
-    Error(const Error& other) : state_(std::make_unique<State>(*other.state_)) {}
-
-    Error& operator=(const Error& other) {
-        state_ = std::make_unique<State>(*other.state_);
-        return *this;
-    }
-
+    [[gnu::cold]] Error(Errc code, std::string text, int os_error = 0);
+    [[gnu::cold]] Error(const Error& other);
+    [[gnu::cold]] Error& operator=(const Error& other);
     Error(Error&&) noexcept = default;
     Error& operator=(Error&&) noexcept = default;
     ~Error() = default;
@@ -94,8 +88,12 @@ private:
         std::string text;
     };
 
+    struct Release {
+        [[gnu::cold]] void operator()(State* state) const noexcept;
+    };
+
     Error() = default;  // only inside an ok Status
-    std::unique_ptr<State> state_;
+    std::unique_ptr<State, Release> state_;
 };
 
 /// Ok, or an Error. One pointer wide; the ok path allocates nothing.

@@ -286,6 +286,8 @@ Result<std::shared_ptr<Devices>> Devices::open_wanted(const Wanted& wanted, cons
     }
     WEIR_ASSIGN(devices->device_, transport::combine(std::move(children)));
     devices->bind_address_ = config.text("WEIR_BIND");
+    devices->first_port_ =
+        fmt::format("{}={}", config.place("WEIR_PORT"), config.text("WEIR_PORT"));
     devices->lent_memory_ = std::make_unique<LentMemory>(*devices->device_);
     WEIR_ASSIGN(devices->endpoint_options_, endpoint_options(config));
     WEIR_ASSIGN(devices->worker_pool_options_,
@@ -331,6 +333,11 @@ size_t Devices::store_cache_bytes(size_t pool) const {
 Result<std::unique_ptr<transport::Endpoint>> Devices::make_endpoint() {
     Result<std::unique_ptr<transport::Endpoint>> endpoint =
         device_->make_endpoint(endpoint_options_);
+    // Of free ports there is always one.
+    if (endpoint.code() == Errc::kAlreadyExists) {
+        return Error(endpoint.code(), fmt::format("{}: {}", first_port_, endpoint.error().text()),
+                     endpoint.error().os_error());
+    }
     if (endpoint || bind_address_.empty() || endpoint.error().os_error() != EADDRNOTAVAIL)
         return endpoint;
     return Error(endpoint.code(), fmt::format("WEIR_BIND is {}, which is not an address of this "

@@ -99,6 +99,7 @@ private:
     uint32_t count_ = 0;
     bool has_shm_ = false;
     std::string bind_address_;  ///< WEIR_BIND
+    std::string first_port_;    ///< "WEIR_PORT=7100"
     std::unique_ptr<transport::Device> device_;
     transport::EndpointOptions endpoint_options_;
     transport::PoolOptions worker_pool_options_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/wire/frame.h"
 
+#include <array>
 #include <cstring>
 
 namespace weir::wire {
@@ -51,18 +52,20 @@ bool request_is_consistent(const FrameHeader& h) noexcept {
            (h.encoding == 0 || encoding_is_consistent(h));
 }
 
-/// Reads the part of the header that only pushes and pulls have; sets what is not sent to 0.
+/// Reads the part of the header that only pushes and pulls have; sets what is not sent to 0. Each copy is
+/// of two vectors at most.
 bool take_rest(std::span<const std::byte>& rest, FrameHeader& h) noexcept {
     constexpr size_t kRequestAt = kHeaderBytesMin;
     constexpr size_t kIterationAt = offsetof(FrameHeader, iteration);
+    static constexpr std::array<std::byte, sizeof(FrameHeader) - kRequestAt> kZeros{};
     const size_t bytes = header_bytes(h) - kHeaderBytesMin;
     if (rest.size() < bytes) return false;
     auto* const into = reinterpret_cast<std::byte*>(&h);
-    std::memset(into + kRequestAt, 0, sizeof h - kRequestAt);
-    if (bytes > 0) std::memcpy(into + kRequestAt, rest.data(), kIterationAt - kRequestAt);
-    if (bytes > kIterationAt - kRequestAt) {
-        std::memcpy(into + kIterationAt, rest.data() + kIterationAt - kRequestAt,
-                    sizeof h - kIterationAt);
+    if (bytes == kZeros.size()) {
+        std::memcpy(into + kRequestAt, rest.data(), kZeros.size());
+    } else {
+        std::memcpy(into + kRequestAt, kZeros.data(), kZeros.size());
+        if (bytes > 0) std::memcpy(into + kRequestAt, rest.data(), kIterationAt - kRequestAt);
     }
     rest = rest.subspan(bytes);
     return true;

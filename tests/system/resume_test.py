@@ -248,7 +248,7 @@ class Resume(testing.Folder, unittest.TestCase):
 
     def test_a_folder_that_cannot_be_written_is_noticed_at_the_start(self):
         refused = self.resumed("--checkpoint", "/sys/kernel", code=1)  # nobody can, root neither
-        self.assertIn("error: no checkpoint can be written to /sys/kernel: ", refused)
+        self.assertIn("error: --checkpoint: no checkpoint can be written to /sys/kernel: ", refused)
         self.assertEqual(self.resumed("--checkpoint", self.checkpoints).count("error"), 0)
         self.assertEqual(os.listdir(self.checkpoints), [])  # nothing is left there
 
