@@ -169,7 +169,7 @@ class Launchers(unittest.TestCase):
             self.assertTrue(scripts)
             for number, script in enumerate(scripts):
                 short = re.sub(r"--nodes=\d+", "--nodes=1", re.sub(r"--ntasks-per-node=\d+", "--ntasks-per-node=3", script))
-                testing.write(f"{folder}/script-{number}", short)
+                Path(f"{folder}/script-{number}").write_text(short)
                 environment = testing.clean_environment({"PATH": f"{Path(WEIR).parent}:{os.environ['PATH']}", **testing.POOL, **extra})
                 done = testing.run(["sbatch", "--wait", f"--chdir={folder}", f"{folder}/script-{number}"], environment, 3 * testing.LIMIT_S)
                 said = "\n".join(path.read_text() for path in Path(folder).glob("weir-*.log"))
