@@ -18,7 +18,8 @@ Status check_secret_permissions(int fd, const std::string& path) {
     struct stat info {};
 
     if (::fstat(fd, &info) != 0) {
-        return Error(Errc::kIo, fmt::format("WEIR_SECRET_FILE={}: cannot read its mode", path), errno);
+        return Error(Errc::kIo, fmt::format("WEIR_SECRET_FILE={}: cannot read its mode", path),
+                     errno);
     }
     if (!S_ISREG(info.st_mode)) {
         return Error(Errc::kInvalidArgument,
@@ -28,10 +29,11 @@ Status check_secret_permissions(int fd, const std::string& path) {
     // As root puts it there for a group, such as Kubernetes with fsGroup.
     const bool is_roots = info.st_uid == 0;
     if (is_roots && (info.st_mode & 037) == 0) return {};
-    return Error(Errc::kRefused,
-                 fmt::format("WEIR_SECRET_FILE={}: mode {:04o} gives other users access; run: chmod "
-                             "{} {}",
-                             path, info.st_mode & 07777, is_roots ? "0440" : "0600", path));
+    return Error(
+        Errc::kRefused,
+        fmt::format("WEIR_SECRET_FILE={}: mode {:04o} gives other users access; run: chmod "
+                    "{} {}",
+                    path, info.st_mode & 07777, is_roots ? "0440" : "0600", path));
 }
 
 }  // namespace
@@ -44,7 +46,8 @@ Result<transport::Secret> read_secret_file(const std::string& path) {
     // non-blocking: opening a FIFO must not hang
     const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd) {
-        return Error(Errc::kNotFound, fmt::format("WEIR_SECRET_FILE={}: cannot open it", path), errno);
+        return Error(Errc::kNotFound, fmt::format("WEIR_SECRET_FILE={}: cannot open it", path),
+                     errno);
     }
     WEIR_TRY(check_secret_permissions(fd.get(), path));
     std::string secret(kSecretFileBytesMax + 1, '\0');
@@ -53,7 +56,8 @@ Result<transport::Secret> read_secret_file(const std::string& path) {
         const ssize_t got = ::read(fd.get(), secret.data() + length, secret.size() - length);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) {
-            return Error(Errc::kIo, fmt::format("WEIR_SECRET_FILE={}: cannot read it", path), errno);
+            return Error(Errc::kIo, fmt::format("WEIR_SECRET_FILE={}: cannot read it", path),
+                         errno);
         }
         if (got == 0) break;
         length += static_cast<size_t>(got);
@@ -63,9 +67,10 @@ Result<transport::Secret> read_secret_file(const std::string& path) {
     if (secret.size() < kSecretFileBytesMin || length > kSecretFileBytesMax) {
         return Error(
             Errc::kInvalidArgument,
-            fmt::format("WEIR_SECRET_FILE={}: {} bytes; must be {} to {}; make one with: umask 077; "
-                        "head -c 32 /dev/urandom | base64 > {}",
-                        path, secret.size(), kSecretFileBytesMin, kSecretFileBytesMax, path));
+            fmt::format(
+                "WEIR_SECRET_FILE={}: {} bytes; must be {} to {}; make one with: umask 077; "
+                "head -c 32 /dev/urandom | base64 > {}",
+                path, secret.size(), kSecretFileBytesMin, kSecretFileBytesMax, path));
     }
     transport::Secret digest{};
     const int done =

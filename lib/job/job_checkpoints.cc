@@ -90,10 +90,10 @@ Result<JobCheckpoints> plan_checkpoints(const JobOptions& options, Disk& disk) {
         const Status usable = check_folder(disk, options.checkpoint_folder, to.folder);
         if (!usable) return of_option("checkpoint_folder", usable.error());
     } else if (to.every_ns != 0 || to.every_iterations != 0) {
-        return wrong(fmt::format("`{}`: there is no folder for checkpoints; give "
-                                 "`checkpoint_folder` DIR, too",
-                                 to.every_ns != 0 ? "checkpoint_every"
-                                                  : "checkpoint_every_iterations"));
+        return wrong(
+            fmt::format("`{}`: there is no folder for checkpoints; give "
+                        "`checkpoint_folder` DIR, too",
+                        to.every_ns != 0 ? "checkpoint_every" : "checkpoint_every_iterations"));
     }
     if (options.resume.empty()) {
         if (options.resume_number == 0) return plan;

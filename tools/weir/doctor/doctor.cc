@@ -190,8 +190,7 @@ Finding secret(const Config& config) {
                 ""};
     const auto read = read_secret_file(path);
     if (read) return {Level::kGood, "secret", path + " can be read", ""};
-    return {Level::kProblem, "secret", read.error().message(),
-            "see `weir help launchers`"};
+    return {Level::kProblem, "secret", read.error().message(), "see `weir help launchers`"};
 }
 
 Finding files(const InfoReport& report) {

@@ -20,8 +20,8 @@ bool lacks_only_rank(const Config& config) {
 }
 
 Finding finding_of(const Obstacle& obstacle, const Config& config) {
-    Finding finding{Level::kProblem, "",
-                    in_variables(obstacle.why.message(), config, Naming::kAll), ""};
+    Finding finding{Level::kProblem, "", in_variables(obstacle.why.message(), config, Naming::kAll),
+                    ""};
     switch (obstacle.step) {
         case Step::kOptions:
             finding.subject = "variables";
@@ -111,7 +111,8 @@ std::vector<Finding> judge_job(const Config& config, bool has_place) {
         findings.push_back(
             {Level::kGood, "a rank", fmt::format("opens {}, and its memory", *opened), ""});
     } else {
-        findings.push_back({Level::kProblem, "a rank", in_variables(opened.error().message(), config, Naming::kAll),
+        findings.push_back({Level::kProblem, "a rank",
+                            in_variables(opened.error().message(), config, Naming::kAll),
                             opened.code() == Errc::kNoMemory
                                 ? "change the variable that is named, or make room; see `weir help "
                                   "memory`"

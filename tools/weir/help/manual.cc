@@ -248,8 +248,8 @@ Page main_page(const CLI::App& app) {
             one.default_value.empty() ? "" : "; default: ", roff(one.default_value));
     text += exit_codes_roff("") + ".SH SEE ALSO\n";
     for (const CLI::App* const one : shown_commands(app))
-        text += fmt::format("{}\\fBweir\\-{}\\fR(1)", one == shown_commands(app).front() ? "" : ",\n",
-                            roff(one->get_name()));
+        text += fmt::format("{}\\fBweir\\-{}\\fR(1)",
+                            one == shown_commands(app).front() ? "" : ",\n", roff(one->get_name()));
     return {"weir.1", text + "\n"};
 }
 
