@@ -24,14 +24,15 @@ namespace weir {
 struct ShardRoom {
     using ConnectionId = transport::ConnectionId;
 
+    // Those that each push needs come first: they share a line.
     ShardStanding& standing_;
-    transport::Endpoint& endpoint_;
-    ManagerLink& to_manager_;
     ShardTables& tables_;
-    Sessions& sessions_;
     Replication& replication_;
     Replies& replies_;
     StatsMessage& counters_;
+    Sessions& sessions_;
+    transport::Endpoint& endpoint_;
+    ManagerLink& to_manager_;
     RepeatedLog& refusals_;
     const ShardOptions& options_ = standing_.options();
     const View& view_ = standing_.view();

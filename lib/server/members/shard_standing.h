@@ -91,15 +91,15 @@ public:
 private:
     [[nodiscard]] OfEpoch judge_other(uint32_t epoch) const noexcept;
 
-    ShardOptions options_;
-    Phase phase_ = Phase::kJoining;
     bool is_moving_ = false;
     bool has_thrown_ = false;
     bool has_lost_manager_ = false;
     bool has_number_ = false;  ///< a joining shard has its number
-    Status outcome_;           ///< kThrown, kOver
+    Phase phase_ = Phase::kJoining;
     View view_;
     uint64_t since_ = 0;
+    Status outcome_;  ///< kThrown, kOver
+    ShardOptions options_;
 };
 
 }  // namespace weir

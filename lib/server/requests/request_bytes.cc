@@ -68,8 +68,7 @@ std::byte* WaitingRequests::map(ConnectionId connection, const wire::MemoryHandl
     return reinterpret_cast<uintptr_t>(memory) % alignment == 0 ? memory : nullptr;
 }
 
-void WaitingRequests::count_mapped(const Request& request) {
-    if (request.has_been_read) return;
+void WaitingRequests::count_remote(const Request& request) {
     counters_.bytes_received += request.keys_at.length_bytes;
     (request.header.kind == Kind::kPush ? counters_.bytes_received : counters_.bytes_sent) +=
         request.values_at.length_bytes;

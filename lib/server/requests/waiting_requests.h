@@ -27,9 +27,7 @@ public:
     /// Finds them. False: the Fetcher must read them, or provide a buffer for pulled values: those
     /// of a list, or of a range that does not lie side by side.
     [[nodiscard]] bool find_bytes(Request& request) {
-        constexpr uint8_t kRemote = wire::kKeysRemote | wire::kValuesRemote;
-        const bool is_remote = (request.header.flags & kRemote) != 0 && !request.has_been_read;
-        if (is_remote && !map(request)) return false;
+        if (is_remote(request) && !map(request)) return false;
         if (standing_.is_moving()) [[unlikely]]
             keep_keys(request);
         return true;
@@ -37,8 +35,12 @@ public:
 
     /// Finds and counts them. False: the request waits until the Fetcher has them, or was refused.
     [[nodiscard]] bool find_or_fetch(Session& session, Request& request);
+
     /// Counts mapped bytes as the endpoint counts bytes that it reads and writes.
-    void count_mapped(const Request& request);
+    void count_mapped(const Request& request) {
+        if (is_remote(request)) count_remote(request);
+    }
+
     /// Memory of a worker; nullptr if it cannot be mapped so.
     [[nodiscard]] std::byte* map(ConnectionId connection, const wire::MemoryHandle& at,
                                  size_t alignment, transport::Access access);
@@ -81,7 +83,13 @@ public:
     void end_retry() noexcept { retry_ = false; }
 
 private:
+    [[nodiscard]] static bool is_remote(const Request& request) noexcept {
+        constexpr uint8_t kRemote = wire::kKeysRemote | wire::kValuesRemote;
+        return (request.header.flags & kRemote) != 0 && !request.has_been_read;
+    }
+
     [[nodiscard]] bool map(Request& request);
+    void count_remote(const Request& request);
     void keep_keys(Request& request);
     void forget(RequestQueue& queue, ConnectionId connection);
 
