@@ -98,7 +98,35 @@ public:
         return has_had_backups_ || streams_.records_iterations();
     }
 
-    // Requests, while it is active.
+    /// All that has rows here, whatever its role: what clocks refer to.
+    [[nodiscard]] const SegmentList& segments() const noexcept { return holdings_.segments(); }
+
+    /// The positions that this shard is primary of.
+    [[nodiscard]] const PositionSet& primary() const noexcept { return holdings_.primary(); }
+
+    // Requests. While it is active:
+
+    /// False: too much waits to be sent, so nothing may change now.
+    [[nodiscard]] bool has_room() const noexcept { return streams_.has_room(); }
+
+    /// As Streams::pushed().
+    void changed(TableReplica& table, const Entries& entries, uint32_t worker,
+                 const RangeClock& clock) {
+        streams_.pushed(table, entries, worker, clock);
+    }
+
+    /// As Streams::made_rows().
+    void made_rows(TableReplica& table, std::span<const uint64_t> keys) {
+        streams_.made_rows(table, keys);
+    }
+
+    /// The number of the last change; 0: there was none.
+    [[nodiscard]] uint64_t last_change() const noexcept { return streams_.last_change(); }
+
+    /// All backups in sync have applied the changes up to this one.
+    [[nodiscard]] uint64_t replicated_change() const noexcept {
+        return streams_.replicated_change();
+    }
 
     /// Whether this shard is primary of all these keys. A worker that goes by the view names no others.
     [[nodiscard]] bool serves(const TableReplica& table, KeyRange keys) const;

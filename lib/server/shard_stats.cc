@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a shard tells of itself: its counters, and replies to the manager.
+/// What a shard tells of itself.
 
 #include <algorithm>
 #include <utility>
@@ -18,13 +18,6 @@ void Shard::give_sign_of_life(ConnectionId connection, uint64_t request) {
     replies_.send_at_once(connection, header, stats());
 }
 
-void Shard::reply_to_manager(uint64_t request, Errc status, std::span<const std::byte> body) {
-    wire::FrameHeader header = wire::header_of(Kind::kReply);
-    header.request = request;
-    header.status = status;
-    to_manager_.send(header, body);
-}
-
 /// The body of the reply to kStats.
 std::vector<std::byte> Shard::stats() {
     StatsMessage message = counters_;
@@ -34,12 +27,11 @@ std::vector<std::byte> Shard::stats() {
     const MemoryUse use = memory_.use();
     message.registered_bytes = use.registered_bytes;
     message.used_bytes = use.used_bytes;
-    const size_t cached_bytes = lists_.bytes() + fetcher_.spares().bytes();
+    const size_t cached_bytes = lists_.bytes() + waiting_.fetcher().spares().bytes();
     message.table_bytes = use.used_bytes - std::min<uint64_t>(cached_bytes, use.used_bytes);
     message.lists_remembered = lists_.list_count();
-    for (const auto& table : tables_) {
-        if (table != nullptr) message.keys_held += table->rows->written_count();
-    }
+    for (ShardTable* const table : tables_)
+        message.keys_held += table->rows->written_count();
     note_open_iterations(message);
     return message.encode();
 }
@@ -52,13 +44,12 @@ void Shard::note_open_iterations(StatsMessage& message) const {
     bool has_more = true;
     for (uint64_t ahead = 0; has_more; ++ahead) {
         has_more = false;
-        for (const auto& table : tables_) {
-            if (table == nullptr) continue;
+        for (ShardTable* const table : tables_) {
             const IterationProgress& iterations = table->iterations.state();
             const uint64_t iteration = iterations.first_open() + ahead;
             if (iteration > std::min(iterations.last_begun(), iterations.last_open())) continue;
             StatsMessage::OpenIteration open{table->rows->schema().id, iteration, 0, {}};
-            for (const ViewWorker& worker : view_.workers()) {
+            for (const ViewWorker& worker : standing_.view().workers()) {
                 if (iterations.waits_for(iteration, worker.number)) open.add_late(worker.number);
             }
             if (message.open.size() == StatsMessage::kOpenMax || open.bytes() > room_bytes) return;

@@ -30,10 +30,11 @@ struct ShardTable final : TableReplica {
     Pins pins;
     uint64_t erased_in = 0;        ///< the last change that has erased rows
     uint64_t closed_at_start = 0;  ///< iterations: it was read from a checkpoint
-    uint64_t watched = 0;          ///< as Shard::watch_iterations() counts iterations
+    uint64_t watched = 0;          ///< as IterationParts::watch() counts iterations
+    uint32_t fill_count = 0;       ///< so many times it is being read from a checkpoint
 };
 
-/// All of them, by number; nullptr: none.
+/// All of them, by number; nullptr: none. Who goes through them sees those that there are.
 struct ShardTables : Replicas {
     class Iterator {
     public:
@@ -42,23 +43,32 @@ struct ShardTables : Replicas {
 
         Iterator() = default;
 
-        explicit Iterator(Replicas::const_iterator at) : at_(at) {}
+        Iterator(const Replicas& tables, size_t at) : tables_(&tables), at_(at) { skip_none(); }
 
         [[nodiscard]] ShardTable* operator*() const noexcept {
-            return static_cast<ShardTable*>(at_->get());
+            return static_cast<ShardTable*>((*tables_)[at_].get());
         }
 
         Iterator& operator++() {
             ++at_;
+            skip_none();
             return *this;
         }
 
-        Iterator operator++(int) { return Iterator(at_++); }
+        void operator++(int) { ++*this; }
 
-        [[nodiscard]] bool operator==(const Iterator&) const = default;
+        [[nodiscard]] bool operator==(const Iterator& other) const noexcept {
+            return at_ == other.at_;
+        }
 
     private:
-        Replicas::const_iterator at_;
+        void skip_none() {
+            while (at_ < tables_->size() && (*tables_)[at_] == nullptr)
+                ++at_;
+        }
+
+        const Replicas* tables_ = nullptr;
+        size_t at_ = 0;
     };
 
     [[nodiscard]] ShardTable* operator[](size_t number) const noexcept {
@@ -74,9 +84,9 @@ struct ShardTables : Replicas {
             static_cast<ShardTable*>(Replicas::operator[](number).release()));
     }
 
-    [[nodiscard]] Iterator begin() const noexcept { return Iterator(Replicas::begin()); }
+    [[nodiscard]] Iterator begin() const { return {*this, 0}; }
 
-    [[nodiscard]] Iterator end() const noexcept { return Iterator(Replicas::end()); }
+    [[nodiscard]] Iterator end() const { return {*this, size()}; }
 };
 
 /// The segments in which a push has keys: a run, or those of a list, or none.

@@ -176,9 +176,8 @@ void CheckpointPart::end() {
     snapshots_.clear();
     has_all_orders_ = has_taken_ = false;
     folder_.clear();
-    for (const auto& table : tables_) {
-        if (table != nullptr) table->iterations.state().go_on();
-    }
+    for (ShardTable* const table : tables_)
+        table->iterations.state().go_on();
     is_released_ = true;
 }
 

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/// \file
-/// Values that a command asks for, through the manager: a read as a pull, of few keys.
-
 #include <algorithm>
 
-#include "lib/server/shard.h"
+#include "lib/server/reads/table_reads.h"
 
 namespace weir {
 
+static KeyState read_key(TableShard& rows, uint64_t key, std::span<std::byte> values) {
+    const Result<RowList> list = rows.rows_for_pull({&key, 1});
+    if (!list || !rows.pull(*list, values)) return KeyState::kUnknown;
+    return rows.is_written(list->rows.front()) ? KeyState::kThere : KeyState::kInitial;
+}
+
 /// What moves meanwhile, and tables that are not here, the manager asks others for: these keys are unknown here.
-void Shard::get(uint64_t request, std::span<const std::byte> body) {
+void TableReads::get(uint64_t request, std::span<const std::byte> body) {
     const std::optional<ShardGetMessage> asked = ShardGetMessage::decode(body);
     if (!asked)
-        return end(Error(Errc::kProtocol, "the manager sent a malformed question for keys"));
+        return standing_.end(
+            Error(Errc::kProtocol, "the manager sent a malformed question for keys"));
     wire::FrameHeader header = wire::header_of(wire::Kind::kGet);
     header.request = request;
     const bool is_here = asked->table < tables_.size() && tables_[asked->table] != nullptr;
@@ -33,16 +37,10 @@ void Shard::get(uint64_t request, std::span<const std::byte> body) {
     counters_.bytes_copied += found.size();
     header.first = found.size();
     const size_t part_bytes_max =
-        endpoint_->capabilities().message_bytes_max - wire::kHeaderBytesMin;
+        endpoint_.capabilities().message_bytes_max - wire::kHeaderBytesMin;
     for (size_t at = 0; at < found.size(); at += part_bytes_max)
         to_manager_.send(header,
                          std::span(found).subspan(at, std::min(part_bytes_max, found.size() - at)));
-}
-
-KeyState Shard::read_key(TableShard& rows, uint64_t key, std::span<std::byte> values) {
-    const Result<RowList> list = rows.rows_for_pull({&key, 1});
-    if (!list || !rows.pull(*list, values)) return KeyState::kUnknown;
-    return rows.is_written(list->rows.front()) ? KeyState::kThere : KeyState::kInitial;
 }
 
 }  // namespace weir

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// \file
-/// The order of pushes, which makes each of them take effect exactly once. A push names the one
-/// before it on its connection, and is not executed unless that one was. Its time says whether it
-/// was executed before, on a connection that broke before the reply came.
+#include "lib/server/requests/pushes.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "lib/key/key_list.h"
-#include "lib/server/shard.h"
 
 namespace weir {
 
@@ -36,39 +32,41 @@ Errc push_entries(ShardTable& table, const Entries& entries, const Request& requ
 
 }  // namespace
 
-void Shard::admit_push(Session& session, ShardTable& table, Request& request) {
-    PushOrder& order = session.order(request.header.table);
-    const bool is_here = find_bytes(request);
-    if (order.queue.empty() && is_here && execute(session, table, order, request))
-        return count_mapped(request);
-    KeptRequest* const kept = keep(session, request, is_here ? Wait::kTurn : Wait::kBytes);
+void Pushes::accept(Session& session, ShardTable& table, Request& push) {
+    PushOrder& order = session.order(push.header.table);
+    const bool is_here = waiting_.find_bytes(push);
+    if (order.queue.empty() && is_here && execute(session, table, order, push))
+        return waiting_.count_mapped(push);
+    KeptRequest* const kept = waiting_.keep(session, push, is_here ? Wait::kTurn : Wait::kBytes);
     if (kept == nullptr) return;
     order.queue.push_back(kept->slot);
-    if (!is_here) fetcher_.add(*kept);
+    if (!is_here) waiting_.fetcher().add(*kept);
 }
 
 /// Executes the push and replies to it; or replies why it was not executed. False: its rows are
 /// pinned, or streams have no room for what it changes.
-bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
-                    const Request& request) {
+bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order,
+                     const Request& request) {
     const wire::FrameHeader& h = request.header;
     const auto reply = [&](Errc status) {
         if (status == Errc::kOk && (h.encoding & wire::kWantsValues) != 0) [[unlikely]]
-            pull_pushed(request);
+            pull_pushed(table, request);
         else
             replies_.reply_when_replicated(request.connection, h.request, status);
         return true;
     };
-    if (judge_epoch(h.epoch) != OfEpoch::kServed) return reply(Errc::kStaleEpoch);
+    if (standing_.judge(h.epoch) != ShardStanding::OfEpoch::kServed)
+        return reply(Errc::kStaleEpoch);
     if (h.predecessor() != order.last) return reply(Errc::kAgain);
     if (order.clock == nullptr) {
         order.clock = table.clocks.of(session.worker);
         table.was_pushed = true;
     }
     const uint64_t time = order.whole_time(h.time);
+    const SegmentList& held = replication_.segments();
     const uint32_t first = first_segment(table, request);
     const bool was_executed =
-        first != SegmentList::kNone && order.clock->of_segment(holdings_.segments(), first) >= time;
+        first != SegmentList::kNone && order.clock->of_segment(held, first) >= time;
     if (was_executed) {
         order.last = request.number;
         return reply(Errc::kOk);
@@ -77,11 +75,11 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
         table.pins.hold_push();
         return false;
     }
-    if (is_moving_) [[unlikely]] {
-        const Errc moving = judge_push(table, request);
+    if (standing_.is_moving()) [[unlikely]] {
+        const Errc moving = judge(table, request);
         if (moving == Errc::kBusy) {
             table.pins.hold_push();
-            holds_pushes_ = true;
+            waits_for_room_ = true;
             return false;
         }
         if (moving != Errc::kOk) return reply(moving);
@@ -99,12 +97,12 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
     if (status == Errc::kOk)
         status = push_entries(table, *entries, request, arguments ? &*arguments : nullptr);
     if (status == Errc::kOk) {
-        touched.raise(*order.clock, holdings_.segments(), time);
+        touched.raise(*order.clock, held, time);
         order.last = request.number;
-        if (is_moving_) [[unlikely]]
-            streams_.pushed(table, *entries, session.worker, *order.clock);
+        if (standing_.is_moving()) [[unlikely]]
+            replication_.changed(table, *entries, session.worker, *order.clock);
         if (request.erases()) [[unlikely]]
-            table.erased_in = streams_.last_change();
+            table.erased_in = replication_.last_change();
     } else {
         record_made_rows(table, request, row_count);
     }
@@ -115,23 +113,31 @@ bool Shard::execute(const Session& session, ShardTable& table, PushOrder& order,
     return reply(status);
 }
 
+/// Whether a push can be executed now: kOk, or kBusy if it must wait until streams have room, or
+/// how it is replied to.
+Errc Pushes::judge(const ShardTable& table, const Request& request) const {
+    if (!serves(table, request)) return Errc::kOutOfRange;
+    return checkpoint_.is_frozen() || !replication_.has_room() ? Errc::kBusy : Errc::kOk;
+}
+
 /// A push that wants values was executed, now or before. What is left of it is a pull, which shows it, and
 /// says that it was executed whatever becomes of the values.
-void Shard::pull_pushed(const Request& push) {
+void Pushes::pull_pushed(ShardTable& table, const Request& push) {
     Request pull = pull_of(push);
-    if (Session* const session = sessions_.find(push.connection)) start(*session, pull);
+    if (Session* const session = sessions_.find(push.connection))
+        reads_.start(*session, table, pull);
 }
 
 /// The segment that has the push's first key; kNone if this shard does not have that one.
-uint32_t Shard::first_segment(const ShardTable& table, const Request& request) const noexcept {
-    return holdings_.segments().find(table.positions.position(first_key_of(request)));
+uint32_t Pushes::first_segment(const ShardTable& table, const Request& request) const noexcept {
+    return replication_.segments().find(table.positions.position(first_key_of(request)));
 }
 
 /// Finds what a push changes, and the segments in which it has a key. `first`: that of its first key.
 /// A list that comes by its hash is not known if streams need its keys and do not have them.
-Result<Entries> Shard::resolve_push(ShardTable& table, const Request& request, uint32_t first,
-                                    Touched& touched) {
-    const SegmentList& held = holdings_.segments();
+Result<Entries> Pushes::resolve_push(ShardTable& table, const Request& request, uint32_t first,
+                                     Touched& touched) {
+    const SegmentList& held = replication_.segments();
     const bool has_one_key = request.header.count == 1;
     Result<Entries> entries = resolve(table, request, has_one_key ? nullptr : &held);
     if (!entries) return entries;
@@ -145,29 +151,27 @@ Result<Entries> Shard::resolve_push(ShardTable& table, const Request& request, u
     return entries;
 }
 
-/// Executes what can be executed now, in order.
-void Shard::run_queue(Session& session, ShardTable& table) {
+void Pushes::run_queue(Session& session, ShardTable& table) {
     PushOrder& order = session.order(table.rows->schema().id);
     while (!order.queue.empty()) {
-        KeptRequest& head = requests_[order.queue.front()];
+        KeptRequest& head = waiting_.requests()[order.queue.front()];
         if (head.wait != Wait::kTurn) return;
         if (head.status != Errc::kOk) {
             replies_.reply(session.connection, head.header.request, head.status);
-        } else if (!find_bytes(head)) {  // it was mapped when it came
+        } else if (!waiting_.find_bytes(head)) {  // it was mapped when it came
             head.wait = Wait::kBytes;
-            return fetcher_.add(head);
+            return waiting_.fetcher().add(head);
         } else if (!execute(session, table, order, head)) {
             return;
         } else {
-            count_mapped(head);
+            waiting_.count_mapped(head);
         }
         order.queue.pop_front();
-        end(head);
+        waiting_.end(head);
     }
 }
 
-/// The keys and values of a push are here, or could not be read.
-void Shard::fetched_push(Session& session, ShardTable& table, KeptRequest& push) {
+void Pushes::fetched(Session& session, ShardTable& table, KeptRequest& push) {
     const RequestQueue& queue = session.order(push.header.table).queue;
     if (std::ranges::find(queue, push.slot) == queue.end()) return;
     const bool is_closing = push.status == Errc::kPeerLost || push.status == Errc::kCancelled;
@@ -175,13 +179,39 @@ void Shard::fetched_push(Session& session, ShardTable& table, KeptRequest& push)
     if (queue.front() == push.slot) run_queue(session, table);
 }
 
-/// A connection is closed: drops what waits from it. The worker sends it again on another one. What is being
-/// read ends when that does.
-void Shard::forget_pushes(Session& session) {
+void Pushes::run_queues(ShardTable& table) {
+    sessions_.for_each([&](Session& session) { run_queue(session, table); });
+}
+
+void Pushes::look_for_room() {
+    if (!waits_for_room_ || !replication_.has_room() || checkpoint_.is_frozen()) return;
+    waits_for_room_ = false;
+    waiting_.retry();
+}
+
+void Pushes::forget(Session& session) {
+    KeptRequests& requests = waiting_.requests();
     for (auto& [table, order] : session.orders) {
         for (const uint32_t slot : std::exchange(order.queue, {})) {
-            if (requests_[slot].wait != Wait::kBytes) end(requests_[slot]);
+            if (requests[slot].wait != Wait::kBytes) waiting_.end(requests[slot]);
         }
+    }
+}
+
+void Pushes::drop(ShardTable& table) {
+    sessions_.for_each([&](Session& session) { drop(session, table); });
+}
+
+void Pushes::drop(Session& session, const ShardTable& table) {
+    PushOrder& order = session.order(table.rows->schema().id);
+    order.clock = nullptr;
+    for (const uint32_t slot : std::exchange(order.queue, {})) {
+        KeptRequest& push = waiting_.requests()[slot];
+        // It is replied to when its bytes have come: until then its worker must keep them.
+        if (push.wait == Wait::kBytes) continue;
+        if (push.wait == Wait::kTurn)
+            replies_.reply(session.connection, push.header.request, Errc::kNotFound);
+        waiting_.end(push);
     }
 }
 

@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// What a pull does. Values go
-///  - into the reply, if the worker asks for that or there are none;
-///  - straight into the worker's memory, where that is mapped;
-///  - to the worker's memory by a network write otherwise: those of a range from the table
-///    itself, those of a list from a buffer.
-/// A reply says which iteration the values show. Where a pull names one, or the table has some, a
-/// network write is followed by a reply, too; so it is while answers need a lease. A write from the
-/// table pins its rows until it ends. New pins wait while pushes wait for pins.
+/// Pulls, and the network writes that bring their values.
 
 #include "lib/base/check.h"
-#include "lib/server/shard.h"
+#include "lib/server/reads/table_reads.h"
 
 namespace weir {
 
-void Shard::pull(ShardTable& table, const Request& request) {
+void TableReads::apply(ShardTable& table, const Request& request) {
+    if (standing_.judge(request.header.epoch) != ShardStanding::OfEpoch::kServed)
+        return waiting_.refuse(request, Errc::kStaleEpoch, view_.epoch());
+    ++counters_.pulls;
     const wire::FrameHeader& h = request.header;
     const size_t bytes = h.count * row_bytes_of(request, table.rows->row_layout());
     const uint64_t shown = table.iterations.state().last_closed();
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         if (bytes > 0 && replies_.is_busy(request.connection))
-            return refuse_request(request, Errc::kBusy);
+            return waiting_.refuse(request, Errc::kBusy);
         const Result<std::span<const std::byte>> found = values_of(table, request, bytes);
         const std::span<const std::byte> values = found ? *found : std::span<const std::byte>();
         counters_.bytes_copied += values.size();  // into the message
@@ -33,23 +29,23 @@ void Shard::pull(ShardTable& table, const Request& request) {
     pull_by_write(table, request, bytes);
 }
 
-void Shard::end_pull(const Request& request, Errc status, uint64_t shown,
-                     std::span<const std::byte> values) {
+void TableReads::end_pull(const Request& request, Errc status, uint64_t shown,
+                          std::span<const std::byte> values) {
     const uint64_t number = request.header.request;
     if (!request.shows_changes())
         return replies_.reply(request.connection, number, status, shown, values);
-    if (request.was_push && status != Errc::kOk) return refuse_request(request, status);
+    if (request.was_push && status != Errc::kOk) return waiting_.refuse(request, status);
     replies_.reply_when_replicated(request.connection, number, status, shown, values);
 }
 
 /// The values of a pull: where they lie, if they are a range's and lie side by side; else in the
 /// buffer for replies.
-Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Request& request,
-                                                    size_t bytes) {
+Result<std::span<const std::byte>> TableReads::values_of(ShardTable& table, const Request& request,
+                                                         size_t bytes) {
     const wire::FrameHeader& h = request.header;
     const KeyRange keys = range_of(request);
     const bool is_range = (h.flags & wire::kKeysRange) != 0 && !request.has_whole_rows();
-    if (is_range && !is_moving_ && bytes > 0 && table.rows->is_in_extent(keys))
+    if (is_range && !standing_.is_moving() && bytes > 0 && table.rows->is_in_extent(keys))
         return table.rows->values(keys);
     reply_buffer_.resize(bytes);
     const Errc status = read_rows(table, request, reply_buffer_);
@@ -58,10 +54,10 @@ Result<std::span<const std::byte>> Shard::values_of(ShardTable& table, const Req
     return std::span<const std::byte>(reply_buffer_);
 }
 
-Errc Shard::read_rows(ShardTable& table, const Request& request, std::span<std::byte> out) {
+Errc TableReads::read_rows(ShardTable& table, const Request& request, std::span<std::byte> out) {
     const wire::FrameHeader& h = request.header;
     if (h.count == 0) return Errc::kOk;
-    if (is_moving_ && !serves(table, request)) return Errc::kOutOfRange;
+    if (standing_.is_moving() && !serves(table, request)) return Errc::kOutOfRange;
     const Result<Entries> entries = resolve(table, request);
     if (!entries) return entries.code();
     if (h.encoding == 0) [[likely]]
@@ -72,22 +68,22 @@ Errc Shard::read_rows(ShardTable& table, const Request& request, std::span<std::
     return table.rows->pull(*entries, out).code();
 }
 
-void Shard::pull_by_write(ShardTable& table, const Request& request, size_t bytes) {
+void TableReads::pull_by_write(ShardTable& table, const Request& request, size_t bytes) {
     Session* const session = sessions_.find(request.connection);
     if (session == nullptr) return;
     const uint64_t shown = table.iterations.state().last_closed();
     Errc status = Errc::kOk;
     if (!request.room.empty()) {
-        WEIR_CHECK(request.room.size() == bytes);  // start() had the Fetcher reserve it
+        WEIR_CHECK(request.room.size() == bytes);  // find_or_fetch() had the Fetcher reserve it
         status = read_rows(table, request, request.room);
         if (status == Errc::kOk) counters_.bytes_copied += bytes;
-    } else if (is_moving_ && !serves(table, request)) {
+    } else if (standing_.is_moving() && !serves(table, request)) {
         status = Errc::kOutOfRange;
     } else {
         status = table.rows->values(range_of(request)).code();
     }
-    if (status != Errc::kOk) return refuse_request(request, status);
-    KeptRequest* const kept = keep(*session, request, Wait::kWrite);
+    if (status != Errc::kOk) return waiting_.refuse(request, status);
+    KeptRequest* const kept = waiting_.keep(*session, request, Wait::kWrite);
     if (kept == nullptr) return;
     const bool is_replied = request.shows_changes() || shown > 0 || replies_.needs_lease();
     kept->writing = {&table, is_replied, shown};
@@ -95,16 +91,26 @@ void Shard::pull_by_write(ShardTable& table, const Request& request, size_t byte
     end_writes();
 }
 
-size_t Shard::post_waiting_writes() {
+size_t TableReads::post_waiting() {
     const size_t posted = writes_.post_waiting();
     end_writes();
     return posted;
 }
 
+void TableReads::written(uint64_t context, Errc status) {
+    writes_.end(context, status);
+    end_writes();
+}
+
+void TableReads::drop(std::unique_ptr<ShardTable> table) {
+    dropped_.push_back(std::move(table));
+    forget(*dropped_.back());
+}
+
 /// Writes that have ended: the worker learns of success by the immediate or, if there are iterations
 /// or answers need a lease, by a reply; of failure by a reply.
 /// Changes that waited for the rows of a write go on.
-void Shard::end_writes() {
+void TableReads::end_writes() {
     while (const std::optional<PullWrites::Ended> ended = writes_.next_ended()) {
         KeptRequest& pull = *ended->pull;
         ShardTable& table = *pull.writing.table;
@@ -114,19 +120,19 @@ void Shard::end_writes() {
             const bool is_closing =
                 ended->status == Errc::kPeerLost || ended->status == Errc::kCancelled;
             if (ended->status != Errc::kOk) {
-                if (!is_closing) refuse_request(pull, ended->status);
+                if (!is_closing) waiting_.refuse(pull, ended->status);
             } else if (pull.writing.is_replied) {
                 end_pull(pull, Errc::kOk, shown, pull.writing.reply);
             }
         }
-        if (pull.writing.scanned) fetcher_.spares().put(std::move(pull.writing.scanned));
-        end(pull);
+        if (pull.writing.scanned) waiting_.fetcher().spares().put(std::move(pull.writing.scanned));
+        waiting_.end(pull);
         if (!ended->unpinned) continue;
-        if (table.pins.take_iteration()) finish_iterations(table);
-        retry_ |= table.pins.has_waiting();
+        if (table.pins.take_iteration()) parts_.finish(table);
+        if (table.pins.has_waiting()) waiting_.retry();
     }
-    if (!dropped_.empty()) [[unlikely]]
-        free_dropped();
+    std::erase_if(dropped_,
+                  [&](const auto& table) { return !waiting_.requests().writes_of(*table); });
 }
 
 }  // namespace weir

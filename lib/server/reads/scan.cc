@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// \file
-/// What a scan does: it writes the next rows of a table to the worker's memory, whatever is pushed
-/// meanwhile; straight, where that is mapped, and else from a buffer through the network.
-
-#include "lib/server/shard.h"
+#include "lib/server/reads/table_reads.h"
 
 namespace weir {
 
-void Shard::scan(Session& session, const wire::Frame& frame) {
+std::string_view TableReads::scan(Session& session, const wire::Frame& frame) {
     const uint64_t request = frame.header.request;
     const std::optional<ScanMessage> asked = ScanMessage::decode(frame.values);
-    if (!asked) return refuse(session.connection, "a malformed scan");
-    const auto refused = [&](Errc why) { replies_.reply(session.connection, request, why); };
+    if (!asked) return "a malformed scan";
+    const auto refused = [&](Errc why, uint64_t detail = 0) {
+        replies_.reply(session.connection, request, why, detail);
+        return std::string_view();
+    };
     if (asked->table >= tables_.size() || tables_[asked->table] == nullptr ||
         tables_[asked->table]->is_dropped) {
         return refused(Errc::kNotFound);
@@ -19,8 +18,7 @@ void Shard::scan(Session& session, const wire::Frame& frame) {
     ShardTable& table = *tables_[asked->table];
     const TableSchema& schema = table.rows->schema();
     // As of a push: what moved is asked for anew, and a view that is on its way is waited for.
-    if (asked->epoch < since_)
-        return replies_.reply(session.connection, request, Errc::kStaleEpoch, view_.epoch());
+    if (asked->epoch < standing_.since()) return refused(Errc::kStaleEpoch, view_.epoch());
     if (asked->epoch > view_.epoch()) return refused(Errc::kBusy);
     if (replies_.is_busy(session.connection)) return refused(Errc::kBusy);
     if (asked->value_type != static_cast<uint8_t>(schema.value_type) ||
@@ -34,23 +32,28 @@ void Shard::scan(Session& session, const wire::Frame& frame) {
     if (schema.layout != Layout::kSparse || row_count_max == 0)
         return refused(Errc::kInvalidArgument);
     const Result<ScanReply> reply =
-        row_scan_.list(*table.rows, *asked, holdings_.primary(), row_count_max);
+        row_scan_.list(*table.rows, *asked, replication_.primary(), row_count_max);
     if (!reply) return refused(reply.code());
     const size_t bytes = columns.bytes(reply->row_count);
-    std::byte* const out = bytes == 0 ? nullptr
-                                      : map(session.connection, asked->memory, sizeof(uint64_t),
-                                            transport::Access::kRemoteWrite);
-    if (bytes != 0 && out == nullptr)
-        return scan_by_write(session, frame, *asked, *reply, columns, table);
+    std::byte* const out = bytes == 0
+                               ? nullptr
+                               : waiting_.map(session.connection, asked->memory, sizeof(uint64_t),
+                                              transport::Access::kRemoteWrite);
+    if (bytes != 0 && out == nullptr) {
+        scan_by_write(session, frame, *asked, *reply, columns, table);
+        return {};
+    }
     row_scan_.copy(*table.rows, columns, {out, bytes});
     counters_.bytes_sent += bytes;  // as the endpoint counts what it writes
     replies_.reply(session.connection, request, Errc::kOk, 0, reply->encode());
+    return {};
 }
 
-void Shard::scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
-                          const ScanReply& reply, const ScanColumns& columns, ShardTable& table) {
+void TableReads::scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
+                               const ScanReply& reply, const ScanColumns& columns,
+                               ShardTable& table) {
     const size_t bytes = columns.bytes(reply.row_count);
-    Block block = fetcher_.spares().take(bytes, options_.fetch_bytes_max);
+    Block block = waiting_.fetcher().spares().take(bytes, options_.fetch_bytes_max);
     if (!block) return replies_.reply(session.connection, frame.header.request, Errc::kNoMemory);
     row_scan_.copy(*table.rows, columns, {block.data(), bytes});
     counters_.bytes_copied += bytes;
@@ -60,8 +63,8 @@ void Shard::scan_by_write(Session& session, const wire::Frame& frame, const Scan
     scan.header.request = frame.header.request;
     scan.values_at = {asked.memory.address, bytes, asked.memory.key};
     scan.room = {block.data(), bytes};
-    KeptRequest* const kept = keep(session, scan, Wait::kWrite);
-    if (kept == nullptr) return fetcher_.spares().put(std::move(block));
+    KeptRequest* const kept = waiting_.keep(session, scan, Wait::kWrite);
+    if (kept == nullptr) return waiting_.fetcher().spares().put(std::move(block));
     kept->writing = {
         .table = &table, .is_replied = true, .scanned = std::move(block), .reply = reply.encode()};
     writes_.add(*kept);
