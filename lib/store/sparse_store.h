@@ -93,6 +93,10 @@ public:
     /// Drops rows outside of `kept`, as KeyIndex::remove_outside(). At the end of the walk, gives
     /// back the memory of extents that have no row left.
     void drop_outside(KeyCursor& cursor, const PositionSet& kept, size_t bucket_count_max);
+
+    /// How many keys have got a row since such a walk began.
+    [[nodiscard]] size_t keys_made_in_walk() const noexcept { return index_.added_in_walk(); }
+
     /// The same of rows of which drops(key, row) says so.
     void drop_if(KeyCursor& cursor, const KeyIndex::Drops& drops, size_t bucket_count_max);
 

@@ -208,11 +208,12 @@ public:
     /// are.
     [[nodiscard]] bool wants_vacuum() const noexcept {
         if (!layout_.has_stamps() || kept_ != nullptr || drop_cursor_) return false;
-        return vacuum_cursor_.has_value() || has_many_empty();
+        return vacuum_.has_value() || has_many_empty();
     }
 
-    /// Takes some empty rows from their keys, in a bounded time; their room is used again. Not those of which an
-    /// open iteration has a sum. Forgets the key lists. Nobody may still use a RowList.
+    /// Takes some empty rows from their keys, in a bounded time; their room is used again. It goes as fast as
+    /// new rows come. Not those of which an open iteration has a sum. Forgets the key lists. Nobody may still
+    /// use a RowList.
     void vacuum_some();
 
     // Aggregation over workers, by iteration. Those that are not applied or dropped lie within
@@ -464,10 +465,18 @@ private:
     std::unique_ptr<KeptRows> kept_;  ///< of the snapshot, if there is one
 
     // Of an erasable table.
-    size_t written_ = 0;                      ///< rows that are not empty
-    size_t left_empty_ = 0;                   ///< by the last walk of the vacuum, as sums are open
-    std::optional<KeyCursor> vacuum_cursor_;  ///< of that walk
-    std::vector<uint32_t> some_rows_;         ///< kept for their memory, as what follows
+    size_t written_ = 0;     ///< rows that are not empty
+    size_t left_empty_ = 0;  ///< by the last walk of the vacuum, as sums are open
+
+    /// A walk of the vacuum.
+    struct Vacuum {
+        KeyCursor cursor{};
+        size_t row_count = 0;  ///< when it began
+        size_t left = 0;       ///< empty rows of which there is a sum
+    };
+
+    std::optional<Vacuum> vacuum_;
+    std::vector<uint32_t> some_rows_;  ///< kept for their memory, as what follows
     std::vector<uint64_t> some_keys_;
 
     KnownLists& lists_;

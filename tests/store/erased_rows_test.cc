@@ -298,6 +298,31 @@ TEST_SUITE("erased_rows") {
         CHECK(static_cast<double>(most) <= 1.5 * static_cast<double>(live_bytes));
     }
 
+    TEST_CASE("while keys come and go between its steps, the vacuum keeps pace with them") {
+        constexpr size_t kLive = 100'000;  // of several segments of the index
+        constexpr size_t kSome = 5'000;
+        HeapMemory memory;
+        Made table = made(erasable(), memory);
+        std::vector<uint64_t> keys(kLive);
+        for (uint64_t round = 0; round < 8; ++round) {
+            for (size_t i = 0; i < kLive; ++i)
+                keys[i] = round * kLive + i;
+            for (size_t at = 0; at < kLive; at += kSome) {
+                push(table, std::span(keys).subspan(at, kSome), 1);
+                table->vacuum_some();
+                CHECK(table->row_count() <= kLive * 3 / 2);
+            }
+            CHECK(table->written_count() == kLive);
+            for (size_t at = 0; at < kLive; at += kSome) {
+                erase(table, std::span(keys).subspan(at, kSome));
+                table->vacuum_some();
+            }
+        }
+        while (table->wants_vacuum())
+            table->vacuum_some();
+        CHECK(table->row_count() == 0);
+    }
+
     TEST_CASE("pushes, erasing, expiry, sums and the vacuum in any order are as of a map") {
         WEIR_TEST_SEED(seed, 4711);
         Random random(seed);

@@ -225,6 +225,12 @@ TEST_SUITE("row rule") {
               "table 't': rule 'add' has no argument 'rate'; it has none");
     }
 
+    TEST_CASE("a step beyond the greatest value makes no NaN of a gradient of 0") {
+        RuleTable<float> table("row_adagrad", Layout::kSparse, 2, {{0.1, 1e-40}});
+        REQUIRE(table.push({7}, {0, 0}));
+        CHECK(table.pull({7}) == std::vector<float>{0, 0});
+    }
+
     TEST_CASE("what a rule cannot do with a schema is named") {
         const RuleRegistry rules = RuleRegistry::with_builtin_rules();
         const auto why = [&](const char* rule, ValueType type, RuleParameters parameters,

@@ -189,11 +189,13 @@ bool TableOrders::may_vacuum() const {
 }
 
 size_t TableOrders::vacuum_some() {
-    const auto next =
-        std::ranges::find_if(erasable_, [&](uint32_t number) { return may_vacuum(number); });
-    if (next == erasable_.end()) return 0;
-    tables_[*next]->rows->vacuum_some();
-    return 1;
+    size_t done = 0;
+    for (const uint32_t number : erasable_) {
+        if (!may_vacuum(number)) continue;
+        tables_[number]->rows->vacuum_some();
+        ++done;
+    }
+    return done;
 }
 
 }  // namespace weir

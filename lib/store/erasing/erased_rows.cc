@@ -3,6 +3,7 @@
 /// TableShard: rows of an erasable table that end, and the vacuum.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -13,6 +14,12 @@ namespace {
 
 /// That one step of the vacuum reads: some 25 us.
 constexpr size_t kVacuumBuckets = size_t{1} << 9;
+
+/// In a row, while new rows come faster: some 3 ms.
+constexpr size_t kVacuumStepsMax = 128;
+
+/// A walk of the vacuum ends before the table has got a sixteenth more rows than it had at its beginning.
+constexpr double kVacuumPace = 16;
 
 }  // namespace
 
@@ -130,18 +137,30 @@ bool TableShard::is_in_a_sum(uint32_t row) const noexcept {
 
 void TableShard::vacuum_some() {
     if (!wants_vacuum()) return;
-    if (!vacuum_cursor_) vacuum_cursor_.emplace();
+    auto& store = std::get<SparseStore>(*store_);
+    if (!vacuum_) vacuum_.emplace().row_count = store.row_count();
+    Vacuum& walk = *vacuum_;
     bool frees_rows = false;
     const auto drops = [&, at = stamps()](uint64_t, uint32_t row) {
-        const bool is_free = at.is_empty(row) && !is_in_a_sum(row);
+        if (!at.is_empty(row)) return false;
+        const bool is_free = !is_in_a_sum(row);
+        walk.left += is_free ? 0 : 1;
         frees_rows |= is_free;
         return is_free;
     };
-    std::get<SparseStore>(*store_).drop_if(*vacuum_cursor_, drops, kVacuumBuckets);
+    const auto is_behind = [&] {
+        const double done = std::ldexp(static_cast<double>(walk.cursor.next), -64);
+        return done * static_cast<double>(walk.row_count) <
+               kVacuumPace * static_cast<double>(store.keys_made_in_walk());
+    };
+    for (size_t steps = 0; steps == 0 || (steps < kVacuumStepsMax && is_behind()); ++steps) {
+        store.drop_if(walk.cursor, drops, kVacuumBuckets);
+        if (walk.cursor.at_end) break;
+    }
     if (frees_rows) forget_lists();
-    if (!vacuum_cursor_->at_end) return;
-    vacuum_cursor_.reset();
-    left_empty_ = row_count() - std::min(row_count(), written_);
+    if (!walk.cursor.at_end) return;
+    left_empty_ = walk.left;
+    vacuum_.reset();
 }
 
 }  // namespace weir

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lib/base/check.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -34,8 +36,9 @@ inline void put_into(KeyBucket& bucket, uint64_t key, uint32_t row_plus_one) noe
 inline void put_behind(KeyBucket* buckets, size_t mask, size_t at, uint64_t key,
                        uint32_t row_plus_one) noexcept {
     KeyBucket* bucket = &buckets[at & mask];
-    while (bucket->used == KeyBucket::kKeys)
+    for (size_t passed = 0; bucket->used == KeyBucket::kKeys; ++passed)
         [[unlikely]] {
+            WEIR_CHECK(passed <= mask);
             bucket->overflowed = 1;
             bucket = &buckets[++at & mask];
         }

@@ -129,7 +129,7 @@ void KeyIndex::upsert(std::span<const uint64_t> keys, std::span<uint32_t> rows) 
     WEIR_CHECK(rows.size() == keys.size() && has_room_for(keys.size()));
     if (keys.empty()) return;
     const size_t added = pass<true>(keys, rows);
-    size_ += added;
+    note_added(added);
     next_row_ += added;
 }
 
@@ -140,7 +140,7 @@ uint32_t KeyIndex::find_behind(uint64_t key) const noexcept {
     const Segment& segment = directory_[h >> (63 - depth_)];
     const size_t mask = bucket_count_ - 1;
     size_t at = (h >> segment.shift) & mask;
-    while (segment.buckets[at].overflowed != 0) {
+    for (size_t passed = 0; passed <= mask && segment.buckets[at].overflowed != 0; ++passed) {
         at = (at + 1) & mask;
         const KeyBucket& bucket = segment.buckets[at];
         for (size_t place = 0; place < bucket.used; ++place) {
@@ -167,7 +167,7 @@ size_t KeyIndex::longest_walk() const noexcept {
 Result<size_t> KeyIndex::insert_missing(std::span<const uint64_t> keys, std::span<uint32_t> rows,
                                         std::span<const uint32_t> new_rows) {
     if (new_rows.empty()) return size_t{0};
-    WEIR_TRY(reserve(size_ + new_rows.size()));
+    WEIR_TRY(reserve(fullest_ + new_rows.size()));
     const bool may_repeat = !is_sorted_unique(keys);
     size_t used = 0;
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -181,7 +181,7 @@ Result<size_t> KeyIndex::insert_missing(std::span<const uint64_t> keys, std::spa
         }
         rows[i] = found - 1;
     }
-    size_ += used;
+    note_added(used);
     return used;
 }
 
@@ -201,7 +201,8 @@ void KeyIndex::clear() noexcept {
     spare_segments_.clear();
     depth_ = 0;
     split_count_ = bucket_count_ = bytes_ = 0;
-    size_ = next_row_ = 0;
+    size_ = fullest_ = next_row_ = 0;
+    walk_ = {};
 }
 
 /// Calls put(hash, key, row + 1) for every key of these buckets.
@@ -335,6 +336,7 @@ bool KeyIndex::grow_first(size_t key_count) {
               [&](uint64_t h, uint64_t key, uint32_t row_plus_one) {
                   weir::put_behind(to, bucket_count - 1, h >> shift, key, row_plus_one);
               });
+    walk_.has_seen_all = false;
     bytes_ -= bucket_count_ * sizeof(KeyBucket);
     blocks_.erase(blocks_.begin());
     set_shape(bucket_count, 0, 0, to);
@@ -362,6 +364,7 @@ bool KeyIndex::split_next() {
     KeyBucket* const low = entries[0].buckets;
     const uint32_t shift = entries[0].shift - 1;
     split_.run(low, high, kSegmentBuckets, shift);
+    walk_.has_seen_all = false;
     entries[0] = {low, shift};
     entries[1] = {high, shift};
     if (++split_count_ < size_t{1} << depth_) return true;

@@ -63,7 +63,7 @@ public:
 
     /// Whether upsert() may add `key_count` keys.
     [[nodiscard]] bool has_room_for(size_t key_count) const noexcept {
-        return size_ + key_count <= comfortable_keys();
+        return fullest_ + key_count <= comfortable_keys();
     }
 
     /// Writes the row of each key to `rows`. Missing keys get the next row numbers, in order.
@@ -103,6 +103,9 @@ public:
     /// The number of keys.
     [[nodiscard]] size_t size() const noexcept { return size_; }
 
+    /// How many were added since the last walk began that removes keys.
+    [[nodiscard]] size_t added_in_walk() const noexcept { return walk_.added; }
+
     /// One past the highest row number that was ever used: what upsert() gives next.
     [[nodiscard]] size_t next_row() const noexcept { return next_row_; }
 
@@ -141,6 +144,28 @@ private:
         uint32_t shift = 0;
     };
 
+    /// What is known of a walk that removes keys. Where it has been, segments are emptier than where
+    /// it has not, which still have what it will remove, and get as many new keys.
+    struct RemovingWalk {
+        uint64_t next = 0;            ///< its cursor
+        bool has_seen_all = false;    ///< from the first hash to there, in segments of one shape
+        size_t fullest = 0;           ///< as KeyIndex::fullest_, of the segments behind it
+        size_t in_segment = 0;        ///< keys that it left in the segment where it is
+        size_t added_to_segment = 0;  ///< to the index, since it came there
+        size_t added = 0;             ///< since it began
+    };
+
+    void note_added(size_t key_count) noexcept {
+        size_ += key_count;
+        fullest_ += key_count;
+        walk_.fullest += key_count;
+        walk_.added_to_segment += key_count;
+        walk_.added += key_count;
+    }
+
+    void begin_to_remove(const KeyCursor& cursor) noexcept;
+    void end_segment(const Place& place) noexcept;
+    void end_to_remove(const KeyCursor& cursor) noexcept;
     [[nodiscard]] Place place_of(uint64_t hash) const noexcept;
     [[nodiscard]] bool may_have_strangers(const Place& place) const noexcept;
     template <class Use>
@@ -166,6 +191,10 @@ private:
     KeyHash hash_;  // from the seed
     SegmentSplit split_;
     size_t size_ = 0;
+    /// The number of keys that there would be if all segments were as full as the fullest one: at least
+    /// size_, and what keeps a segment from getting more keys than it has places for.
+    size_t fullest_ = 0;
+    RemovingWalk walk_;
     size_t next_row_ = 0;
 
     // Two entries for each value of the `depth_` leading bits of a hash: the same segment twice,

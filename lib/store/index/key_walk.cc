@@ -3,6 +3,7 @@
 /// KeyIndex: walks in the order of the keys' hashes, which list keys or remove them.
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "lib/store/index/key_index.h"
@@ -155,6 +156,7 @@ void KeyIndex::remove(KeyCursor& cursor, size_t bucket_count_max, std::vector<ui
         return true;
     };
     const size_t freed_before = freed.size();
+    begin_to_remove(cursor);
     while (!cursor.at_end && bucket_count_max > 0) {
         const Place place = place_of(cursor.next);
         const uint64_t in_segment = ((mask + 1) << place.shift) - 1;
@@ -171,11 +173,36 @@ void KeyIndex::remove(KeyCursor& cursor, size_t bucket_count_max, std::vector<ui
             if (bucket > mask || bucket_count_max == 0) break;
             done = remove_in_chain(place, bucket, drop);
         }
+        for (size_t at = place.bucket; at < std::min(bucket, mask + 1); ++at)
+            walk_.in_segment += place.buckets[at].used;
+        if (bucket > mask) end_segment(place);
         cursor.next = bucket > mask ? (cursor.next | in_segment) + 1
                                     : (cursor.next & ~in_segment) + (bucket << place.shift);
         cursor.at_end = cursor.next == 0;
     }
     size_ -= freed.size() - freed_before;
+    end_to_remove(cursor);
+}
+
+void KeyIndex::begin_to_remove(const KeyCursor& cursor) noexcept {
+    if (cursor.next == 0) {
+        walk_ = {};
+        walk_.has_seen_all = !cursor.at_end || size_ == 0;
+    } else if (cursor.next != walk_.next) {
+        walk_.has_seen_all = false;
+    }
+}
+
+void KeyIndex::end_segment(const Place& place) noexcept {
+    const int segments_log2 = 64 - static_cast<int>(place.shift) - std::countr_zero(bucket_count_);
+    walk_.fullest =
+        std::max(walk_.fullest, (walk_.in_segment << segments_log2) + walk_.added_to_segment);
+    walk_.in_segment = walk_.added_to_segment = 0;
+}
+
+void KeyIndex::end_to_remove(const KeyCursor& cursor) noexcept {
+    walk_.next = cursor.next;
+    if (cursor.at_end && walk_.has_seen_all) fullest_ = std::max(size_, walk_.fullest);
 }
 
 }  // namespace weir

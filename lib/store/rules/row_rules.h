@@ -177,8 +177,10 @@ struct RowAdagrad : RowDescent {
             squares += lane;
         T& state = *row.state_at(0);
         state += squares / static_cast<T>(width);
-        const T step = static_cast<T>(c.arguments.value[0]) /
-                       (std::sqrt(state) + static_cast<T>(c.parameters.value[1]));
+        // Beyond the greatest value, a gradient of 0 would become a NaN.
+        const T step = std::min(static_cast<T>(c.arguments.value[0]) /
+                                    (std::sqrt(state) + static_cast<T>(c.parameters.value[1])),
+                                std::numeric_limits<T>::max());
         for (size_t k = 0; k < width; ++k)
             w[k] -= step * g[k];
     }

@@ -138,6 +138,8 @@ Status Operations::check_stamps(const Operation& operation) {
     }
     if (!schema.erasable)
         return refused(what, ": its rows have no stamps; create it with TableOptions::erasable");
+    if (options.iteration && operation.erases)
+        return refused(what, " takes no iteration: it takes effect by itself");
     if (options.iteration)
         return refused(what, " takes no iteration: in that, the stamp is its number");
     if (operation.erases && (options.stamp || operation.arguments != nullptr))

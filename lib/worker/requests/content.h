@@ -19,9 +19,11 @@
 
 namespace weir {
 
-/// A request has one content from when it is made. It never changes: a view that moves the keys cuts it
-/// into new contents of new requests (cut.h), and the part of an iteration that cannot be sent any more
-/// gets a failed_part() in its place. What changes from one sending to the next is the Attempt.
+/// A request has one content from when it is made. A view that moves the keys cuts it into new
+/// contents of new requests (cut.h). It is replaced in two cases: by failed_part(), if it is a part
+/// of an iteration that cannot be sent any more, and by pull_after(), if it is a push that was
+/// executed and whose values are still to come. What changes from one sending to the next is the
+/// Attempt.
 ///
 /// Memory is the caller's until the call has ended; so a content refers to it for as long.
 struct Content {

@@ -105,7 +105,7 @@ public:
     void resolve_doubt() noexcept { is_in_doubt_ = false; }
 
 private:
-    friend class Requests;  // makes it, and replaces the content of a part that has failed
+    friend class Requests;  // makes it, and replaces its content
 
     State state_ = State::kUnsent;
     bool was_sent_ = false;
