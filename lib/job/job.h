@@ -152,7 +152,7 @@ public:
     /// Errors: kDeadline naming the rank that is missing, kPeerLost, kInvalidArgument
     /// Thread: any; the client belongs to the calling thread
     [[nodiscard]] Result<Client> make_client(uint32_t i);
-    /// Runs `work` for every worker of this process, each in its own thread with a client that is made
+    /// Once. Runs `work` for every worker of this process, each in its own thread with a client that is made
     /// here, and waits for them. Calls leave() with what `work` returned, so that the other workers
     /// learn why one of them gave up; if `work` has called that itself, that counts.
     /// Errors: the first error of this process's workers; kPeerLost only if they have no other

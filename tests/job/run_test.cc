@@ -105,6 +105,16 @@ TEST_SUITE("run") {
         CHECK(done.code() == Errc::kInvalidArgument);
     }
 
+    TEST_CASE("run_workers() a second time is an error that says so") {
+        auto job = std::move(Job::start({}, small_pools())).value();
+        const auto nothing = [](Client&) -> Status { return {}; };
+        CHECK(job->run_workers(nothing));
+        const Status again = job->run_workers(nothing);
+        CHECK(again.code() == Errc::kInvalidArgument);
+        CHECK(again.error().text().find("run_workers() once") != std::string::npos);
+        CHECK(job->serve());
+    }
+
     TEST_CASE("an exception in a worker is an error that names the worker, also for the others") {
         const auto job = start_job(1, 1, 2);
         Status others;

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -69,6 +71,7 @@ public:
     [[nodiscard]] bool leads() const { return managers_.leads(); }
 
 private:
+    [[nodiscard]] bool has_client(uint32_t i);
     [[nodiscard]] size_t local_shard_count() const;
     [[nodiscard]] Result<HostThreads> threads_of_this_process() const;
     void choose_idle();
@@ -106,6 +109,8 @@ private:
     std::optional<ShardJoin> join_;  ///< of a server that joins a running job
     uint64_t joiner_ = 0;            ///< of a process that does
     bool has_iterations_ = true;     ///< its workers take part in iterations
+    std::mutex clients_mutex_;
+    std::set<uint32_t> clients_made_;  ///< guarded by clients_mutex_
     ContactFile contact_file_;
     ManagerLines lines_{clock_};  ///< end after all members of this process
     JobCheckpoints checkpoints_;

@@ -96,6 +96,12 @@ Result<Client> Job::Part::make_client(uint32_t i) {
                      fmt::format("this process has {} workers, numbered from 0, and no worker {}",
                                  roles_.shape.local_workers, i));
     }
+    if (has_client(i)) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("worker {} of this process has had its client: make_client() is "
+                                 "called once for each worker, and run_workers() once for all",
+                                 i));
+    }
     ClientCoreOptions options;
     options.worker = roles_.shape.first_worker + i;
     options.rank = roles_.shape.rank;
@@ -119,7 +125,14 @@ Result<Client> Job::Part::make_client(uint32_t i) {
     auto state = std::make_shared<ClientState>(std::move(core), std::move(pool),
                                                Devices::registrar(devices_), idle_);
     WEIR_TRY(state->join());
+    const std::lock_guard lock(clients_mutex_);
+    clients_made_.insert(i);
     return Client(std::move(state));
+}
+
+bool Job::Part::has_client(uint32_t i) {
+    const std::lock_guard lock(clients_mutex_);
+    return clients_made_.contains(i);
 }
 
 Status Job::Part::serve(const std::function<bool()>& wants_to_leave,

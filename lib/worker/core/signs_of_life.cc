@@ -59,12 +59,13 @@ void Watch::end_calls_to_silent(uint32_t number, const Peer& peer) {
     requests_.for_each([&](uint64_t, ClientRequest& request) {
         Call* const call = request.peer == number ? calls_.find(request.call) : nullptr;
         if (call == nullptr || call->has_ended()) return;
-        withdraw(*call, request,
-                 {Errc::kDeadline,
-                  fmt::format("{} gave no sign of life for {} ms; see whether it is stopped or "
-                              "overloaded, or the network to it is cut{}",
-                              peer.name, deadlines_.sign_period_ns() / kMillisecond,
-                              fate_of_push(request.content().kind))});
+        withdraw(
+            *call, request,
+            {Errc::kDeadline, fmt::format("{} gave no sign of life for {} ms after it was asked "
+                                          "for one; see whether it is stopped or "
+                                          "overloaded, or the network to it is cut{}",
+                                          peer.name, deadlines_.sign_period_ns() / kMillisecond,
+                                          fate_of_push(request.content().kind))});
     });
 }
 

@@ -62,8 +62,8 @@ Result<std::vector<uint64_t>> parse_keys(std::span<const std::string> words) {
             dash == word.npos ? first : number_in(std::string_view(word).substr(dash + 1));
         if (!first || !last) {
             return Error(Errc::kInvalidArgument,
-                         fmt::format("key '{}': must be a number from 0 to {}, or a range of such "
-                                     "as 10-20",
+                         fmt::format("key '{}': must be a number from 0 to {}, or a range of keys "
+                                     "such as 10-20",
                                      word, ~uint64_t{0}));
         }
         if (*last < *first) {
