@@ -11,6 +11,7 @@
 #include "lib/base/log.h"
 #include "lib/checkpoint/choose.h"
 #include "lib/checkpoint/folder.h"
+#include "lib/job/job_variables.h"
 
 namespace weir {
 namespace {

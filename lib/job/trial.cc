@@ -14,6 +14,7 @@
 #include "lib/job/job_variables.h"
 #include "lib/job/open_files.h"
 #include "lib/job/resume_choice.h"
+#include "lib/store/plugins/plugin.h"
 
 namespace weir {
 namespace {
@@ -32,9 +33,9 @@ Result<Roles> plan_part(const JobOptions& options, uint32_t rank, uint32_t size)
     return roles;
 }
 
-Status load_plugins(const std::vector<std::string>& paths) {
+Status check_plugins(const std::vector<std::string>& paths) {
     RuleRegistry rules;
-    const auto loaded = weir::load_plugins(paths, rules);
+    const auto loaded = load_plugins(paths, rules);
     return loaded ? Status() : of_option("plugins", loaded.error());
 }
 
@@ -100,7 +101,7 @@ JobTrial try_start(const JobOptions& options, const Config& config) {
         return trial;
     }
     trial.options = std::move(*chosen);
-    (void)note(Step::kPlugins, load_plugins(trial.options.plugins));
+    (void)note(Step::kPlugins, check_plugins(trial.options.plugins));
     const Result<Meeting> meeting = plan_meeting(config);
     if (!meeting) trial.obstacles.push_back({Step::kMeeting, meeting.error()});
     (void)note(Step::kRoles, plan_parts(meeting ? *meeting : Meeting(), trial));

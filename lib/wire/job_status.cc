@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/byte_codec.h"
+#include "lib/wire/messages.h"
 #include "lib/wire/work_share.h"
 
 namespace weir {

@@ -138,7 +138,7 @@ bool TableShard::is_in_a_sum(uint32_t row) const noexcept {
 void TableShard::vacuum_some() {
     if (!wants_vacuum()) return;
     auto& store = std::get<SparseStore>(*store_);
-    if (!vacuum_) vacuum_.emplace().row_count = store.row_count();
+    if (!vacuum_) vacuum_.emplace(Vacuum{.cursor = {}, .row_count = store.row_count(), .left = 0});
     Vacuum& walk = *vacuum_;
     bool frees_rows = false;
     const auto drops = [&, at = stamps()](uint64_t, uint32_t row) {
