@@ -25,13 +25,21 @@ struct ShardTable final : TableReplica {
 
     [[nodiscard]] bool is_read(KeyRange keys) const noexcept override { return pins.any_of(keys); }
 
+    /// With backups the vacuum takes a step when they have what was erased last. So while it is wanted, the next
+    /// change that erases waits for that step: else one would always be under way.
+    [[nodiscard]] bool holds_erasures() const noexcept {
+        return rows->wants_vacuum() && erased_in != vacuumed_in;
+    }
+
     OpenIterations iterations;
     RequestQueue deferred;  ///< wait until an iteration is closed
     Pins pins;
-    uint64_t erased_in = 0;        ///< the last change that has erased rows
-    uint64_t closed_at_start = 0;  ///< iterations: it was read from a checkpoint
-    uint64_t watched = 0;          ///< as IterationParts::watch() counts iterations
-    uint32_t fill_count = 0;       ///< so many times it is being read from a checkpoint
+    uint64_t erased_in = 0;          ///< the last change that has erased rows
+    uint64_t vacuumed_in = 0;        ///< what that was when the vacuum took its last step
+    bool has_held_erasures = false;  ///< pushes that wait for it
+    uint64_t closed_at_start = 0;    ///< iterations: it was read from a checkpoint
+    uint64_t watched = 0;            ///< as IterationParts::watch() counts iterations
+    uint32_t fill_count = 0;         ///< so many times it is being read from a checkpoint
 };
 
 /// All of them, by number; nullptr: none. Who goes through them sees those that there are.

@@ -76,6 +76,11 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
         return false;
     }
     if (standing_.is_moving()) [[unlikely]] {
+        if (request.erases() && table.holds_erasures()) {
+            table.pins.hold_push();
+            table.has_held_erasures = true;
+            return false;
+        }
         const Errc moving = judge(table, request);
         if (moving == Errc::kBusy) {
             table.pins.hold_push();
@@ -186,6 +191,12 @@ void Pushes::run_queues(ShardTable& table) {
 void Pushes::look_for_room() {
     if (!waits_for_room_ || !replication_.has_room() || checkpoint_.is_frozen()) return;
     waits_for_room_ = false;
+    waiting_.retry();
+}
+
+void Pushes::look_for_erasures(ShardTable& table) {
+    if (!table.has_held_erasures || table.holds_erasures()) return;
+    table.has_held_erasures = false;
     waiting_.retry();
 }
 

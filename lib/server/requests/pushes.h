@@ -30,6 +30,9 @@ public:
     /// Pushes that wait for room go on as soon as streams have it.
     void look_for_room();
 
+    /// Pushes that erase, and wait for the vacuum, go on when it has taken a step, or is not wanted any more.
+    void look_for_erasures(ShardTable& table);
+
     /// A connection is closed: drops what waits from it. The worker sends it again on another one.
     /// What is being read ends when that does.
     void forget(Session& session);

@@ -191,9 +191,13 @@ bool TableOrders::may_vacuum() const {
 size_t TableOrders::vacuum_some() {
     size_t done = 0;
     for (const uint32_t number : erasable_) {
-        if (!may_vacuum(number)) continue;
-        tables_[number]->rows->vacuum_some();
-        ++done;
+        ShardTable& table = *tables_[number];
+        if (may_vacuum(number)) {
+            table.rows->vacuum_some();
+            table.vacuumed_in = table.erased_in;
+            ++done;
+        }
+        pushes_.look_for_erasures(table);
     }
     return done;
 }
