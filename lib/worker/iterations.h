@@ -143,6 +143,13 @@ public:
         return push_of(table, keys, values, options);
     }
 
+    /// Keys as they come: `values` has a row for each of them.
+    template <Value T>
+    Task push(Table<T>& table, KeyBatch& batch, std::type_identity_t<ValueSpan<const T>> values,
+              const PushOptions& options = {}) {
+        return push_of(table, batch, values, options);
+    }
+
     template <Value T>
     Task push(Table<T>& table, std::initializer_list<uint64_t> keys_or_range,
               std::type_identity_t<ValueSpan<const T>> values,
@@ -170,6 +177,12 @@ public:
     }
 
     template <Value T>
+    Task pull(Table<T>& table, KeyBatch& batch, std::type_identity_t<ValueSpan<T>> out,
+              const PullOptions& options = {}) {
+        return pull_of(table, batch, out, options);
+    }
+
+    template <Value T>
     Task pull(Table<T>& table, std::initializer_list<uint64_t> keys_or_range,
               std::type_identity_t<ValueSpan<T>> out,
               const PullOptions& options = {}) = delete;  // as Table::pull
@@ -182,7 +195,7 @@ private:
     };
 
     template <Value T, class Keys>
-    Task push_of(Table<T>& table, Keys keys, ValueSpan<const T> values, PushOptions options) {
+    Task push_of(Table<T>& table, Keys& keys, ValueSpan<const T> values, PushOptions options) {
         const access::Turn turn(*state_);
         if (!turn) return Task(turn.error());
         if (const Status wrong = check_may_use(table.state_, "a push"); !wrong)
@@ -197,7 +210,7 @@ private:
     }
 
     template <Value T, class Keys>
-    Task pull_of(Table<T>& table, Keys keys, ValueSpan<T> out, PullOptions options) {
+    Task pull_of(Table<T>& table, Keys& keys, ValueSpan<T> out, PullOptions options) {
         const access::Turn turn(*state_);
         if (!turn) return Task(turn.error());
         if (const Status wrong = check_may_use(table.state_, "a pull"); !wrong)

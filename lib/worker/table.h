@@ -131,9 +131,9 @@ struct PullOptions {
 template <class R>
 using NarrowOf = typename decltype(std::span(std::declval<R&>()))::element_type;
 
-/// std::vector<BFloat16>, std::span<Float16>, Buffer<BFloat16>, ...
+/// std::vector<BFloat16>, std::span<Float16>, Buffer<BFloat16>, ...; no temporary that owns its values.
 template <class R>
-concept NarrowRange = NarrowValue<NarrowOf<R>>;
+concept NarrowRange = NarrowValue<NarrowOf<R>> && Lasting<R>;
 
 /// A handle of a table; cheap to copy. Keys are sorted and unique, in any contiguous range of
 /// 64-bit integers; KeyBatch makes such keys from others. Keys, values, and the memory that a
@@ -282,6 +282,10 @@ public:
         return start(item, options);
     }
 
+    /// As for push().
+    Task pull_rows(std::initializer_list<uint64_t> keys_or_range, ValueSpan<std::byte> out,
+                   const PullOptions& options = {}) = delete;
+
     /// The same for all keys of a range of a dense table.
     Task pull_rows(KeyRange keys, ValueSpan<std::byte> out, const PullOptions& options = {}) {
         access::Item item = item_of(access::Item::Kind::kPullRows, keys);
@@ -298,6 +302,10 @@ public:
         item.values = rows.span();
         return start(item, options);
     }
+
+    /// As for push().
+    Task push_rows(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const std::byte> rows,
+                   const PushOptions& options = {}) = delete;
 
     /// The same for all keys of a range of a dense table.
     Task push_rows(KeyRange keys, ValueSpan<const std::byte> rows,

@@ -80,6 +80,29 @@ TEST_SUITE("iterations") {
         CHECK((*job)->serve());
     }
 
+    TEST_CASE("iterations take keys as they come, and combine the rows of one key") {
+        auto job = start_job(2, 1, 2);
+        const Status outcome = job->run_workers([&](Client& client) -> Status {
+            Iterations iterations(client, Consistency::sequential());
+            WEIR_ASSIGN(auto table, iterations.create_table<double>("numbers", {}));
+            KeyBatch batch(std::vector<uint64_t>{9, 2, 9, 7});
+            std::vector<double> seen(4);
+            for (uint64_t t = 1; t <= 3; ++t) {
+                WEIR_TRY(iterations.begin(t));
+                WEIR_TRY(iterations.pull(table, batch, seen).wait());
+                const auto before = static_cast<double>(2 * (t - 1));
+                if (seen != std::vector<double>{5 * before, before, 5 * before, before})
+                    return Error(Errc::kProtocol, "pulled other rows than all have pushed");
+                WEIR_ASSIGN(const std::span<double> rows, iterations.values(table, 4));
+                std::ranges::copy(std::vector<double>{1, 1, 4, 1}, rows.begin());
+                WEIR_TRY(iterations.push(table, batch, rows).wait());
+            }
+            return {};
+        });
+        CHECK_MESSAGE(outcome.has_value(), (outcome ? "" : outcome.error().message()));
+        CHECK(job->serve());
+    }
+
     TEST_CASE("iterations: no worker is further ahead than its model allows, and all end") {
         constexpr uint64_t kCount = 60;
         const auto run = [&](Consistency model) {

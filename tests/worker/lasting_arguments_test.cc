@@ -21,6 +21,8 @@ namespace {
 using Keys = std::vector<uint64_t>;
 using Floats = std::vector<float>;
 using Flags = std::vector<uint8_t>;
+using Rows = std::vector<std::byte>;
+using Narrows = std::vector<BFloat16>;
 
 template <class K, class V>
 concept MayPush = requires(Table<float>& table, K&& keys, V&& values) {
@@ -52,6 +54,27 @@ concept MayAsk = requires(Table<float>& table, K&& keys, F&& flags) {
     table.contains(std::forward<K>(keys), std::forward<F>(flags));
 };
 
+template <class K>
+concept MayErase = requires(Table<float>& table, K&& keys) {
+    table.erase(std::forward<K>(keys));
+    table.expire(std::forward<K>(keys), 7);
+};
+
+template <class K, class R>
+concept MayPushRows = requires(Table<float>& table, K&& keys, R&& rows) {
+    table.push_rows(std::forward<K>(keys), std::forward<R>(rows));
+};
+
+template <class K, class R>
+concept MayPullRows = requires(Table<float>& table, K&& keys, R&& rows) {
+    table.pull_rows(std::forward<K>(keys), std::forward<R>(rows));
+};
+
+template <class K, class O>
+concept MayPullNarrow = requires(Table<float>& table, K&& keys, O&& out) {
+    table.pull_narrow(std::forward<K>(keys), std::forward<O>(out));
+};
+
 /// In a call of several tables.
 template <class K, class V>
 concept MayBePushed = requires(Client& client, Table<float>& table, K&& keys, V&& values) {
@@ -81,11 +104,16 @@ static_assert(MayPush<KeyRange, Floats&> && MayPush<KeyRange, std::span<float>>)
 static_assert(MayPull<Keys&, Floats&> && MayPull<KeyRange, Buffer<float>&>);
 static_assert(MayIterate<Keys&, Floats&> && MayIterate<KeyRange, Floats&>);
 static_assert(MayPullInIteration<Keys&, Floats&> && MayPullInIteration<KeyRange, Floats&>);
+static_assert(MayIterate<KeyBatch&, Floats&> && MayPullInIteration<KeyBatch&, Floats&>);
 static_assert(MayPush<KeyBatch&, Floats&> && MayPull<KeyBatch&, Buffer<float>&>);
 static_assert(MayPushPull<Keys&, const Floats&, Floats&> &&
               MayPushPull<KeyBatch&, Floats&, Floats&>);
 static_assert(MayPushPull<KeyRange, Buffer<float>&, std::span<float>>);
 static_assert(MayAsk<Keys&, Flags&> && MayAsk<KeyBatch&, std::span<uint8_t>>);
+static_assert(MayErase<Keys&> && MayErase<KeyBatch&> && MayErase<std::span<const uint64_t>>);
+static_assert(MayPushRows<Keys&, const Rows&> && MayPushRows<KeyRange, std::span<std::byte>>);
+static_assert(MayPullRows<Keys&, Rows&> && MayPullRows<KeyRange, std::span<std::byte>>);
+static_assert(MayPullNarrow<Keys&, Narrows&> && MayPullNarrow<KeyRange, Buffer<Float16>&>);
 static_assert(MayBePushed<Keys&, const Floats&> && MayBePushed<KeyRange, std::span<const float>>);
 static_assert(MayBePushed<KeyBatch&, Floats&> && MayBePulled<KeyBatch&, Buffer<float>&>);
 static_assert(MayBePulled<Keys&, Floats&> && MayBePulled<KeyRange, std::span<float>>);
@@ -101,12 +129,19 @@ static_assert(!MayPull<Keys, Floats&> && !MayPull<Keys&, Floats> && !MayPull<Key
 static_assert(!MayIterate<Keys, Floats&> && !MayIterate<Keys&, Floats>);
 static_assert(!MayIterate<KeyRange, Floats> && !MayPullInIteration<Keys, Floats&>);
 static_assert(!MayPullInIteration<Keys&, Floats> && !MayPullInIteration<KeyRange, Floats>);
+static_assert(!MayIterate<KeyBatch, Floats&> && !MayPullInIteration<KeyBatch&, Floats>);
 static_assert(!MayPush<KeyBatch, Floats&> && !MayPull<KeyBatch&, Floats>);
 static_assert(!MayPush<const KeyBatch&, Floats&>);  // it keeps memory for the rows
 static_assert(!MayPushPull<Keys, Floats&, Floats&> && !MayPushPull<Keys&, Floats, Floats&>);
 static_assert(!MayPushPull<Keys&, Floats&, Floats> && !MayPushPull<KeyRange, Floats&, Floats>);
 static_assert(!MayPushPull<KeyBatch&, Floats, Floats&> && !MayPushPull<KeyBatch, Floats&, Floats&>);
 static_assert(!MayAsk<Keys, Flags&> && !MayAsk<Keys&, Flags> && !MayAsk<KeyBatch, Flags&>);
+static_assert(!MayErase<Keys> && !MayErase<const Keys> && !MayErase<KeyBatch>);
+static_assert(!MayPushRows<Keys, Rows&> && !MayPushRows<Keys&, Rows>);
+static_assert(!MayPushRows<KeyRange, Rows> && !MayPullRows<KeyRange, Rows>);
+static_assert(!MayPullRows<Keys, Rows&> && !MayPullRows<Keys&, Rows>);
+static_assert(!MayPullNarrow<Keys, Narrows&> && !MayPullNarrow<Keys&, Narrows>);
+static_assert(!MayPullNarrow<KeyRange, Narrows> && !MayPullNarrow<KeyRange, Buffer<Float16>>);
 static_assert(!MayBePushed<Keys, Floats&> && !MayBePushed<Keys&, Floats>);
 static_assert(!MayBePushed<KeyRange, Floats> && !MayBePushed<KeyBatch, Floats&>);
 static_assert(!MayBePulled<Keys, Floats&> && !MayBePulled<Keys&, Floats>);
@@ -152,6 +187,26 @@ concept TakesBraces = requires(C& table, Floats& values) {
 
 || requires(C& table, Flags& flags) {
     table.contains({3, 5}, flags);
+}
+
+|| requires(C& table) {
+    table.erase({3, 5});
+}
+
+|| requires(C& table) {
+    table.expire({3, 5}, 7);
+}
+
+|| requires(C& table, Rows& rows) {
+    table.push_rows({3, 5}, rows);
+}
+
+|| requires(C& table, Rows& rows) {
+    table.pull_rows({3, 5}, rows);
+}
+
+|| requires(C& table, Narrows& out) {
+    table.pull_narrow({3, 5}, out);
 };
 
 template <class I>
