@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cluster/pushing_job.h"
 
+#include <algorithm>
 #include <bit>
 #include <span>
 #include <type_traits>
@@ -27,6 +28,26 @@ TableSchema log_table(size_t log) {
     schema.rule = "assign";
     if (log > 0) schema.initial_value = kLogBegin;
     return schema;
+}
+
+TableSchema endings_table() {
+    TableSchema schema = table_of(Layout::kSparse, kEndings, 0, ValueType::kBFloat16);
+    schema.rule = "assign";
+    schema.erasable = true;
+    return schema;
+}
+
+struct Change {
+    bool erases = false;
+    uint64_t key = 0;  ///< of the worker's
+};
+
+/// A key that was pushed is erased 20 pushes later. At first they are erased that were never pushed.
+Change change_of_endings(uint64_t number) {
+    constexpr uint64_t kLater = 20;
+    const bool erases = number % 2 == 1;
+    const uint64_t turn = number / 2 + (erases ? kEndingKeys - kLater : 0);
+    return {erases, turn % kEndingKeys};
 }
 
 /// As with_iteration().
@@ -56,6 +77,15 @@ uint64_t factor_of(uint64_t iteration) {
 
 uint64_t with_iteration(uint64_t value, uint64_t key, uint64_t iteration, uint64_t parts) {
     return 3 * value + key * iteration + parts * factor_of(iteration);
+}
+
+std::vector<bool> written_after(uint64_t changes) {
+    std::vector<bool> written(kEndingKeys);
+    for (uint64_t number = 0; number < changes; ++number) {
+        const Change change = change_of_endings(number);
+        written[change.key] = !change.erases;
+    }
+    return written;
 }
 
 size_t count_logged(size_t log, const std::vector<uint64_t>& keys,
@@ -110,6 +140,9 @@ PushingJob::PushingJob(Random& random, const SimShape& shape,
             REQUIRE_MESSAGE(table, table.error().text());
             worker.logs[log].table = *std::move(table);
         }
+        auto endings = cluster_.make_table(i, endings_table());
+        REQUIRE_MESSAGE(endings, endings.error().text());
+        worker.endings.table = *std::move(endings);
         worker.period = 1 + random.below(12);
         worker.next = *cluster_.workers[i]->next_iteration(worker.rounds.schema.id);
         worker.acknowledged = worker.next - 1;
@@ -134,12 +167,14 @@ void PushingJob::settle(uint32_t i) {
         worker.open.pop_front();
         ++worker.acknowledged;
     }
-    for (Worker::Log& log : worker.logs) {
-        if (!log.push || !client.done(log.push->call)) continue;
+    const auto settle_log = [&](Worker::Log& log) {
+        if (!log.push || !client.done(log.push->call)) return;
         REQUIRE(client.take(log.push->call));
         log.push.reset();
         ++log.logged;
-    }
+    };
+    std::ranges::for_each(worker.logs, settle_log);
+    settle_log(worker.endings);
 }
 
 void PushingJob::push(uint32_t i) {
@@ -153,7 +188,26 @@ void PushingJob::push(uint32_t i) {
         log.push->call = cluster_.workers[i]->push(log.table, log.push->keys,
                                                    std::as_bytes(std::span(log.push->values)), {});
     }
+    change_endings(i);
     push_iteration(i);
+}
+
+void PushingJob::change_endings(uint32_t i) {
+    Worker::Log& log = workers_[i].endings;
+    if (log.push) return;
+    const Change change = change_of_endings(log.started++);
+    log.push = Worker::Open();
+    log.push->keys = {i * kEndingKeys + change.key};
+    Operation operation;
+    operation.table = &log.table;
+    operation.keys = log.push->keys;
+    operation.erases = change.erases;
+    if (!change.erases) {
+        log.push->values = {std::bit_cast<uint32_t>(kEndingValue)};
+        operation.row_bytes = log.table.pushed_row_bytes;
+        operation.values = std::as_bytes(std::span(log.push->values)).first(operation.row_bytes);
+    }
+    log.push->call = cluster_.workers[i]->start({std::move(operation)});
 }
 
 void PushingJob::push_iteration(uint32_t i) {

@@ -35,6 +35,15 @@ inline constexpr InitialValue kLogBegin = normal(0, 0.1, 5);
 
 using LogCounts = std::array<std::vector<uint64_t>, kLogs.size()>;  ///< by worker
 
+/// An erasable table of narrow values. Each worker has kEndingKeys keys of its own, which it pushes and erases
+/// in turns: when it begins anew, some are there and some are not.
+inline constexpr const char* kEndings = "endings";
+inline constexpr uint64_t kEndingKeys = 48;
+inline constexpr float kEndingValue = 1.5F;  ///< of all that is pushed
+
+/// Which of a worker's keys have rows when so many of its changes have taken effect.
+[[nodiscard]] std::vector<bool> written_after(uint64_t changes);
+
 /// How many of the keys a worker has pushed; the others are checked to be as they began.
 [[nodiscard]] size_t count_logged(size_t log, const std::vector<uint64_t>& keys,
                                   const std::vector<uint64_t>& values);
@@ -44,7 +53,8 @@ using LogCounts = std::array<std::vector<uint64_t>, kLogs.size()>;  ///< by work
 [[nodiscard]] std::vector<uint64_t> pull(SimCluster& cluster, const TableInfo& table,
                                          const std::vector<uint64_t>& keys);
 
-/// Workers push iterations to one table, and one number after the other to their part of another.
+/// Workers push iterations to one table, one number after the other to their part of others, and push and
+/// erase their part of one more.
 ///
 /// Thread: one
 class PushingJob {
@@ -70,6 +80,7 @@ public:
 
         TableInfo rounds;
         std::array<Log, kLogs.size()> logs;
+        Log endings;
         uint64_t period = 1;
         uint64_t next = 1;          ///< iteration
         uint64_t acknowledged = 0;  ///< iterations
@@ -84,6 +95,7 @@ public:
 private:
     void settle(uint32_t i);
     void push(uint32_t i);
+    void change_endings(uint32_t i);
     void push_iteration(uint32_t i);
 
     Random& random_;

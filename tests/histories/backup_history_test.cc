@@ -39,14 +39,16 @@ TEST_SUITE("backup_history") {
             "failed, {} "
             "breaks, {} pauses, {} cuts from the manager, {} servers silent, {} of them replaced, "
             "{} "
-            "times the manager stopped, {} partings, {} segments with equal copies",
+            "times the manager stopped, {} partings, {} segments with equal copies, {} erasures "
+            "and expiries",
             counts.servers_killed, counts.killed_primaries, counts.killed_losers,
             counts.killed_gainers, counts.killed_learners, counts.killed_teachers,
             counts.killed_seconds, counts.killed_parted, counts.killed_silent, counts.joiners_died,
             counts.servers_joined, counts.servers_left, counts.workers_joined, counts.workers_left,
             counts.workers_died, counts.views, counts.pushes, counts.given_up, counts.rounds,
             counts.failed_parts, counts.breaks, counts.pauses, counts.cuts, counts.silences,
-            counts.replaced, counts.managers_stopped, counts.partings, counts.equal_segments));
+            counts.replaced, counts.managers_stopped, counts.partings, counts.equal_segments,
+            counts.erasures));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.servers_killed, counts.killed_primaries, counts.servers_joined,
@@ -63,6 +65,7 @@ TEST_SUITE("backup_history") {
         CHECK(counts.killed_teachers >= testing::fewest_of(count, 0.24));
         CHECK(counts.killed_parted >= testing::fewest_of(count, 0.25));
         CHECK(counts.killed_silent >= testing::fewest_of(count, 0.09));
+        CHECK(counts.erasures >= 10 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

@@ -33,11 +33,11 @@ TEST_SUITE("elastic_history") {
             "{} views, {} servers joined, {} asked to leave, {} joiners died, {} workers joined, "
             "{} left, {} of them with open calls, {} died, {} pushes, {} calls given up, {} that "
             "waited for others, {} parts, {} breaks, {} pauses, {} of them of the manager, {} cuts "
-            "from the manager",
+            "from the manager, {} erasures and expiries",
             counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
             counts.workers_joined, counts.workers_left, counts.left_with_calls, counts.workers_died,
             counts.pushes, counts.given_up, counts.waiting_calls, counts.rounds, counts.breaks,
-            counts.pauses, counts.managers_paused, counts.cuts));
+            counts.pauses, counts.managers_paused, counts.cuts, counts.erasures));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
@@ -50,6 +50,7 @@ TEST_SUITE("elastic_history") {
         CHECK(counts.narrow_pulls >= count / 4);
         CHECK(counts.push_pulls >= 2 * count);
         CHECK(counts.calls_of_two >= 2 * count);
+        CHECK(counts.erasures >= 10 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

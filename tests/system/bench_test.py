@@ -174,6 +174,13 @@ class Bench(unittest.TestCase):
             pushed = 2 if row["work"].startswith("prox_l1") else 1  # numbers for each value
             self.assertEqual(row["size_bytes"], 8192 * 4 * pushed * int(row["work"].split()[-1]))
 
+    def test_scan_reads_out_both_layouts_and_three_widths(self):
+        rows = self.bench("scan")
+        self.assertEqual([row["work"] for row in rows],
+                         [f"{layout}, width {width}" for layout in ("sparse", "dense") for width in (1, 16, 64)])
+        for row in rows:
+            self.assertEqual(row["size_bytes"], 1 << 20)  # of a pull
+
     def test_factorization_learns_and_counts_the_rows_of_a_sample(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "factorization.json")

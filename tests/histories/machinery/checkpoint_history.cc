@@ -163,10 +163,12 @@ CheckpointHistory::Bounds CheckpointHistory::bounds_now(PushingJob& job) const {
     Bounds bounds;
     bounds.closed = ~uint64_t{0};
     bounds.logged = bounds.started = log_counts_;
+    bounds.endings_changed = bounds.endings_started = ending_counts_;
     for (size_t i = 0; i < job.workers().size(); ++i) {
         const auto& worker = job.workers()[i];
         for (size_t log = 0; log < kLogs.size(); ++log)
             bounds.logged[log][i] = worker.logs[log].logged;
+        bounds.endings_changed[i] = worker.endings.logged;
         bounds.closed = std::min(bounds.closed, worker.acknowledged);
     }
     return bounds;
@@ -199,6 +201,7 @@ void CheckpointHistory::note_started(PushingJob& job, Bounds& bounds) {
         const auto& worker = job.workers()[i];
         for (size_t log = 0; log < kLogs.size(); ++log)
             bounds.started[log][i] = worker.logs[log].started;
+        bounds.endings_started[i] = worker.endings.started;
         bounds.begun = std::max(bounds.begun, worker.next - 1);
     }
 }
@@ -284,6 +287,8 @@ void CheckpointHistory::check(PushingJob& job) {
         for (uint32_t worker = 0; worker < kWorkersMax; ++worker)
             check_log(job, log, worker);
     }
+    for (uint32_t worker = 0; worker < kWorkersMax; ++worker)
+        check_endings(job, worker);
     closed_at_start_ = closed_;
     sums_at_start_ = sums_;
 }
@@ -301,6 +306,45 @@ void CheckpointHistory::check_log(PushingJob& job, size_t log, uint32_t worker) 
     if (worker >= job.workers().size()) return;
     job.workers()[worker].logs[log].logged = count;
     job.workers()[worker].logs[log].started = count;
+}
+
+/// The rows are those after some number of changes that the checkpoint may have, and the worker goes on from
+/// there. An erased row that came back would fit none of them.
+void CheckpointHistory::check_endings(PushingJob& job, uint32_t worker) {
+    std::vector<uint64_t> keys = all_keys(kEndingKeys);
+    for (uint64_t& key : keys)
+        key += worker * kEndingKeys;
+    SimCluster& cluster = job.cluster();
+    const TableInfo& table = job.workers()[0].endings.table;
+    std::vector<std::byte> flags(keys.size());
+    Operation look;
+    look.table = &table;
+    look.kind = wire::Kind::kPull;
+    look.keys = keys;
+    look.asks_written = true;
+    look.out_row_bytes = 1;
+    look.out = flags;
+    REQUIRE(cluster.finish(0, cluster.workers[0]->start({std::move(look)})));
+    std::vector<bool> written;
+    for (const std::byte flag : flags)
+        written.push_back(flag != std::byte{0});
+    std::vector<float> values(keys.size());
+    REQUIRE(cluster.finish(
+        0, cluster.workers[0]->pull(table, keys, std::as_writable_bytes(std::span(values)), {})));
+    for (size_t i = 0; i < keys.size(); ++i)
+        CHECK(values[i] == (written[i] ? kEndingValue : 0));
+    uint64_t changes = bounds_.endings_changed[worker];
+    while (changes < bounds_.endings_started[worker] && written != written_after(changes))
+        ++changes;
+    CAPTURE(worker);
+    CAPTURE(bounds_.endings_changed[worker]);
+    CAPTURE(changes);
+    CHECK(written == written_after(changes));
+    changes_of_endings_ += changes - ending_counts_[worker];
+    ending_counts_[worker] = changes;
+    if (worker >= job.workers().size()) return;
+    job.workers()[worker].endings.logged = changes;
+    job.workers()[worker].endings.started = changes;
 }
 
 }  // namespace weir::test

@@ -32,6 +32,9 @@ public:
     /// Chunks of earlier checkpoints that checkpoints have named.
     [[nodiscard]] uint64_t named_again() const { return named_again_; }
 
+    /// Changes of rows that end with which jobs went on.
+    [[nodiscard]] uint64_t changes_of_endings() const { return changes_of_endings_; }
+
     /// Checkpoints that the disk has made fail.
     [[nodiscard]] uint64_t failed_count() const { return failed_count_; }
 
@@ -46,8 +49,11 @@ public:
 private:
     /// What a checkpoint has at least, and at most.
     struct Bounds {
-        LogCounts logged;     ///< acknowledged before it was asked for
-        LogCounts started;    ///< when it had ended
+        LogCounts logged;   ///< acknowledged before it was asked for
+        LogCounts started;  ///< when it had ended
+        std::vector<uint64_t> endings_changed =
+            std::vector<uint64_t>(kWorkersMax);  ///< as `logged`
+        std::vector<uint64_t> endings_started = std::vector<uint64_t>(kWorkersMax);
         uint64_t closed = 0;  ///< the last iteration that all workers had acknowledged
         uint64_t begun = 0;
     };
@@ -67,6 +73,7 @@ private:
     void check_times(PushingJob& job, const checkpoint::Manifest& manifest, size_t log) const;
     void check(PushingJob& job);
     void check_log(PushingJob& job, size_t log, uint32_t worker);
+    void check_endings(PushingJob& job, uint32_t worker);
 
     Random random_;
     Troubles troubles_;
@@ -78,6 +85,8 @@ private:
     Bounds bounds_;
     LogCounts log_counts_ = {std::vector<uint64_t>(kWorkersMax),
                              std::vector<uint64_t>(kWorkersMax)};  ///< at the job's start
+    std::vector<uint64_t> ending_counts_ = std::vector<uint64_t>(kWorkersMax);  ///< the same
+    uint64_t changes_of_endings_ = 0;
     uint64_t named_again_ = 0;
     uint64_t failed_count_ = 0;
     uint64_t given_up_count_ = 0;
