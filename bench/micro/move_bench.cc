@@ -14,7 +14,7 @@
 #include "lib/base/check.h"
 #include "lib/base/clock.h"
 #include "lib/node/outbox.h"
-#include "lib/replication/follower.h"
+#include "lib/replication/incoming_stream.h"
 #include "lib/replication/streams.h"
 #include "lib/ring/plan.h"
 #include "lib/server/shard_table.h"
@@ -136,12 +136,13 @@ private:
             if (frame.header.kind == wire::Kind::kFollow) {
                 connection_ = c.connection;
                 const uint64_t stream = FollowMessage::decode(frame.values)->stream;
-                follower_ = std::make_unique<Follower>(Follower::Ends{0, 1, 1, stream}, view_,
-                                                       learner_.holdings, learner_.tables);
+                incoming_ =
+                    std::make_unique<IncomingStream>(IncomingStream::Ends{0, 1, 1, stream}, view_,
+                                                     learner_.holdings, learner_.tables);
                 continue;
             }
             const auto take = [&] {
-                WEIR_CHECK(follower_->receive(frame, {*to_, c.connection}).empty());
+                WEIR_CHECK(incoming_->receive(frame, {*to_, c.connection}).empty());
             };
             if (frame.header.first == 1) {
                 room_s_ += cpu_seconds(take);
@@ -149,8 +150,8 @@ private:
                 take();
             }
         }
-        if (follower_ == nullptr) return;
-        if (const auto progress = follower_->take_progress()) {
+        if (incoming_ == nullptr) return;
+        if (const auto progress = incoming_->take_progress()) {
             wire::FrameHeader header = wire::header_of(wire::Kind::kApplied);
             header.first = progress->applied;
             outbox_.send(connection_, header);
@@ -169,7 +170,7 @@ private:
     View view_;
     RepeatedLog failures_{clock_};
     Streams streams_;
-    std::unique_ptr<Follower> follower_;
+    std::unique_ptr<IncomingStream> incoming_;
     transport::ConnectionId connection_ = 0;
     std::array<transport::Completion, 64> completions_;
     double room_s_ = 0;

@@ -40,8 +40,8 @@ bool Replication::serves(const TableReplica& table, KeyRange keys) const {
 
 void Replication::cut_off_the_gone(const View& next) {
     std::vector<std::pair<ConnectionId, std::string_view>> wrong;
-    for (const auto& [connection, follower] : followers_) {
-        if (const std::string_view why = follower->finish_change(); !why.empty())
+    for (const auto& [connection, incoming] : incoming_) {
+        if (const std::string_view why = incoming->finish_change(); !why.empty())
             wrong.emplace_back(connection, why);
     }
     for (const auto& [connection, why] : wrong)
@@ -50,13 +50,13 @@ void Replication::cut_off_the_gone(const View& next) {
         return shard < next.data().next_shard && next.shard(shard) == nullptr;
     };
     std::vector<ConnectionId> gone;
-    for (const auto& [connection, follower] : followers_) {
-        if (is_gone(follower->primary())) gone.push_back(connection);
+    for (const auto& [connection, incoming] : incoming_) {
+        if (is_gone(incoming->primary())) gone.push_back(connection);
     }
     for (const ConnectionId connection : gone)
         host_.close(connection);
-    for (const auto& [primary, follower] : detached_) {
-        if (is_gone(primary)) streams_.note_touched(follower->touched());
+    for (const auto& [primary, incoming] : detached_) {
+        if (is_gone(primary)) streams_.note_touched(incoming->touched());
     }
     std::erase_if(detached_, [&](const auto& entry) { return is_gone(entry.first); });
     std::erase_if(passes_, [&](const auto& entry) { return is_gone(entry.first); });
@@ -101,10 +101,10 @@ void Replication::follow_view() {
         return segment.has_learner() && segment.learner.shard == number_;
     });
     streams_.apply_view(view_, number_, stopping_ ? Streams::Begin::kLater : Streams::Begin::kNow);
-    for (const auto& [connection, follower] : followers_)
-        follower->apply_view(number_);
-    for (const auto& [primary, follower] : detached_)
-        follower->apply_view(number_);
+    for (const auto& [connection, incoming] : incoming_)
+        incoming->apply_view(number_);
+    for (const auto& [primary, incoming] : detached_)
+        incoming->apply_view(number_);
 }
 
 // What moves, in each poll while something does.
@@ -112,11 +112,11 @@ void Replication::follow_view() {
 size_t Replication::poll() {
     size_t done = 0;
     std::vector<std::pair<ConnectionId, std::string_view>> wrong;
-    for (const auto& [connection, follower] : followers_) {
-        if (const std::string_view why = follower->go_on(); !why.empty())
+    for (const auto& [connection, incoming] : incoming_) {
+        if (const std::string_view why = incoming->go_on(); !why.empty())
             wrong.emplace_back(connection, why);
-        if (follower->is_preparing()) ++done;
-        tell_applied(connection, *follower);
+        if (incoming->is_preparing()) ++done;
+        tell_applied(connection, *incoming);
     }
     for (const auto& [connection, why] : wrong)
         host_.refuse(connection, why);
@@ -191,19 +191,19 @@ void Replication::report(const LearnerReport& report, Errc status) {
 }
 
 bool Replication::is_preparing() const noexcept {
-    return std::ranges::any_of(followers_,
+    return std::ranges::any_of(incoming_,
                                [](const auto& entry) { return entry.second->is_preparing(); });
 }
 
-void Replication::tell_applied(ConnectionId connection, Follower& follower) {
-    std::optional<Follower::Progress> progress = follower.take_progress();
-    if (!progress && follower.has_begun_record())
-        progress = follower.take_sign_of_life(clock_.now_ns());
+void Replication::tell_applied(ConnectionId connection, IncomingStream& incoming) {
+    std::optional<IncomingStream::Progress> progress = incoming.take_progress();
+    if (!progress && incoming.has_begun_record())
+        progress = incoming.take_sign_of_life(clock_.now_ns());
     if (!progress) return;
     wire::FrameHeader header = wire::header_of(Kind::kApplied);
     header.first = progress->applied;
     if (progress->accepted > progress->applied) header.request = progress->accepted;
-    header.status = follower.refusal();
+    header.status = incoming.refusal();
     host_.send_to_shard(connection, header);
 }
 
@@ -222,11 +222,11 @@ std::string_view Replication::judge_follow(const FollowMessage& message, uint32_
     const bool goes_on = message.stream != 0 && view_.shard(primary) != nullptr;
     if (message.epoch <= view_.epoch() && !names_us && !goes_on)
         return "a stream, though the view does not name it for that";
-    if (followers_.size() > view_.shards().size()) return "one stream more than there are shards";
-    const auto older = std::ranges::find_if(followers_, [&](const auto& entry) {
+    if (incoming_.size() > view_.shards().size()) return "one stream more than there are shards";
+    const auto older = std::ranges::find_if(incoming_, [&](const auto& entry) {
         return entry.second->primary() == primary && entry.second->number() >= message.number;
     });
-    return older == followers_.end() ? "" : "a stream that is older than the one that there is";
+    return older == incoming_.end() ? "" : "a stream that is older than the one that there is";
 }
 
 bool Replication::follow(ConnectionId connection, const wire::Frame& frame) {
@@ -244,38 +244,38 @@ bool Replication::follow(ConnectionId connection, const wire::Frame& frame) {
     }
     if (const std::string_view wrong = judge_follow(*message, primary); !wrong.empty())
         return refuse(wrong);
-    for (const auto& [older, follower] : followers_) {
-        if (follower->primary() != primary) continue;
+    for (const auto& [older, incoming] : incoming_) {
+        if (incoming->primary() != primary) continue;
         host_.close(ConnectionId{older});
         break;
     }
-    std::unique_ptr<Follower> follower;
+    std::unique_ptr<IncomingStream> incoming;
     if (auto detached = detached_.extract(primary); !detached.empty())
-        follower = std::move(detached.mapped());
-    if (follower != nullptr && (message->stream == 0 || follower->stream() != message->stream ||
-                                !follower->go_on_behind(message->behind, message->number))) {
-        follower.reset();
+        incoming = std::move(detached.mapped());
+    if (incoming != nullptr && (message->stream == 0 || incoming->stream() != message->stream ||
+                                !incoming->go_on_behind(message->behind, message->number))) {
+        incoming.reset();
     }
-    if (follower == nullptr && message->behind != 0)
+    if (incoming == nullptr && message->behind != 0)
         return refuse("a stream that goes on behind what never came here");
-    if (follower == nullptr) {
-        follower = std::make_unique<Follower>(
-            Follower::Ends{primary, number_, message->number, message->stream}, view_, holdings_,
-            tables_, options_.change_bytes_max);
+    if (incoming == nullptr) {
+        incoming = std::make_unique<IncomingStream>(
+            IncomingStream::Ends{primary, number_, message->number, message->stream}, view_,
+            holdings_, tables_, options_.change_bytes_max);
     }
-    followers_.emplace(connection, std::move(follower));
+    incoming_.emplace(connection, std::move(incoming));
     return true;
 }
 
 void Replication::receive(ConnectionId connection, const wire::Frame& frame) {
     std::string_view wrong;
-    if (const auto found = followers_.find(connection); found != followers_.end()) {
-        Follower& follower = *found->second;
+    if (const auto found = incoming_.find(connection); found != incoming_.end()) {
+        IncomingStream& incoming = *found->second;
         wrong = frame.header.kind == Kind::kRecord
-                    ? follower.receive(frame, {endpoint_, connection})
+                    ? incoming.receive(frame, {endpoint_, connection})
                     : "a frame that a stream does not have";
-        if (follower.has_received_push()) quiet_polls_ = 0;
-        receives_chunks_ = !follower.has_received_push();
+        if (incoming.has_received_push()) quiet_polls_ = 0;
+        receives_chunks_ = !incoming.has_received_push();
     } else {
         wrong = streams_.receive(connection, frame.header);  // nothing, if it was closed
     }
@@ -283,14 +283,14 @@ void Replication::receive(ConnectionId connection, const wire::Frame& frame) {
 }
 
 bool Replication::closed(ConnectionId connection, bool memory_in_doubt) {
-    auto follower = followers_.extract(connection);
-    const bool was_theirs = !follower.empty();
-    if (was_theirs && follower.mapped()->stream() != 0) {
-        follower.mapped()->finish_change();
-        const uint32_t primary = follower.mapped()->primary();
+    auto incoming = incoming_.extract(connection);
+    const bool was_theirs = !incoming.empty();
+    if (was_theirs && incoming.mapped()->stream() != 0) {
+        incoming.mapped()->finish_change();
+        const uint32_t primary = incoming.mapped()->primary();
         // No more than there may be honest ones: each keeps what waits.
         if (detached_.contains(primary) || detached_.size() <= view_.shards().size())
-            detached_[primary] = std::move(follower.mapped());
+            detached_[primary] = std::move(incoming.mapped());
     }
     return streams_.closed(connection, memory_in_doubt) || was_theirs;
 }

@@ -2,7 +2,7 @@
 #pragma once
 /// \file
 /// Replication: what a shard holds, as what, and how others come to hold it: the streams that it sends
-/// (Streams), those that it receives (Follower), and its roles (Holdings).
+/// (Streams), those that it receives (IncomingStream), and its roles (Holdings).
 
 #include <algorithm>
 #include <cstddef>
@@ -17,8 +17,8 @@
 #include "lib/base/clock.h"
 #include "lib/base/repeated_log.h"
 #include "lib/node/lease_line.h"
-#include "lib/replication/follower.h"
 #include "lib/replication/holdings.h"
+#include "lib/replication/incoming_stream.h"
 #include "lib/replication/streams.h"
 #include "lib/ring/view.h"
 #include "lib/wire/frame.h"
@@ -89,7 +89,7 @@ public:
 
     /// Whether anything moves, or is replicated.
     [[nodiscard]] bool is_active() const noexcept {
-        return !holdings_.is_settled() || !streams_.empty() || !followers_.empty() ||
+        return !holdings_.is_settled() || !streams_.empty() || !incoming_.empty() ||
                stopping_.has_value();
     }
 
@@ -147,7 +147,7 @@ public:
     /// Takes the roles that the next view gives to this shard.
     /// Errors: Errc::kProtocol as Holdings::set_primary()
     [[nodiscard]] Status apply_roles(const View& next, bool is_first);
-    /// The view is here: streams and followers go by it.
+    /// The view is here: the streams, out and in, go by it.
     void follow_view();
 
     /// The manager says how a shard, which will be in a view, proves who it is.
@@ -208,7 +208,7 @@ private:
                                                 uint32_t primary) const;
     void look_for_stuck_streams();
     void report(const LearnerReport& report, Errc status);
-    void tell_applied(ConnectionId connection, Follower& follower);
+    void tell_applied(ConnectionId connection, IncomingStream& incoming);
 
     Host& host_;
     transport::Endpoint& endpoint_;
@@ -219,9 +219,10 @@ private:
     uint32_t number_ = 0;
     Holdings holdings_;
     Streams streams_;  ///< to shards that learn from this one
-    std::unordered_map<ConnectionId, std::unique_ptr<Follower>> followers_;  ///< what it learns
+    std::unordered_map<ConnectionId, std::unique_ptr<IncomingStream>>
+        incoming_;  ///< what it learns
     /// Of streams that last and have no connection now; by the number of their primary.
-    std::unordered_map<uint32_t, std::unique_ptr<Follower>> detached_;
+    std::unordered_map<uint32_t, std::unique_ptr<IncomingStream>> detached_;
     std::map<uint32_t, uint64_t> passes_;  ///< of shards by number, of the view and of later ones
     bool has_had_backups_ = false;         ///< of something
 

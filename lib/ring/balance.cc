@@ -44,7 +44,7 @@ Balance::Balance(const View& view, std::span<const uint32_t> live, uint32_t back
     }
     if (backup_count == 0) segments_left_ = ViewLimits::kSegmentsMax - view.segments().size();
     set_shares(live, full);
-    add_pieces();
+    add_stretches();
     for (uint32_t i = 0; i < shards_.size(); ++i) {
         if (is_live(i) && !shards_[i].is_full)
             by_ratio_.insert({ratio_of(shards_[i].held, shards_[i].share), i});
@@ -86,17 +86,17 @@ void Balance::set_shares(std::span<const uint32_t> live, std::span<const uint32_
     }
 }
 
-void Balance::add_pieces() {
+void Balance::add_stretches() {
     const std::vector<ViewSegment>& segments = view_.data().segments;
     for (uint32_t i = 0; i < segments.size(); ++i) {
         const ViewSegment& segment = segments[i];
         if (segment.primary == kNoShard) continue;
-        Piece piece{.first = segment.first,
-                    .size = position_count(segments, i),
-                    .segment = i,
-                    .holder = index_.at(segment.primary),
-                    .is_cuttable = !segment.has_learner(),
-                    .is_moved = false};
+        Stretch stretch{.first = segment.first,
+                        .size = position_count(segments, i),
+                        .segment = i,
+                        .holder = index_.at(segment.primary),
+                        .is_cuttable = !segment.has_learner(),
+                        .is_moved = false};
         bool is_movable = segment.backup_count() >= backups_needed_;
         if (segment.has_learner()) {
             const uint32_t learner = index_.at(segment.learner.shard);
@@ -104,15 +104,15 @@ void Balance::add_pieces() {
                 cancelled_.push_back(i);
             } else {
                 is_movable = false;
-                if (segment.learner.replaces == segment.primary) piece.holder = learner;
+                if (segment.learner.replaces == segment.primary) stretch.holder = learner;
             }
         }
-        Shard& holder = shards_[piece.holder];
-        holder.held += piece.size;
+        Shard& holder = shards_[stretch.holder];
+        holder.held += stretch.size;
         if (is_movable) {
-            holder.movable.insert({piece.size, static_cast<uint32_t>(pieces_.size())});
+            holder.movable.insert({stretch.size, static_cast<uint32_t>(stretches_.size())});
         }
-        pieces_.push_back(piece);
+        stretches_.push_back(stretch);
     }
 }
 
@@ -128,7 +128,7 @@ void Balance::run() {
         drain(shard);
 }
 
-/// What leavers hold goes to the poorest, the largest pieces first. A piece that would be too much
+/// What leavers hold goes to the poorest, the largest stretches first. A stretch that would be too much
 /// for the poorest is cut in equal parts that are not. Some get more than they need only while
 /// enough is left for all who need some.
 void Balance::place_leavers() {
@@ -137,9 +137,9 @@ void Balance::place_leavers() {
     std::priority_queue<std::pair<uint128, uint32_t>> waiting;
     for (uint32_t i = 0; i < shards_.size(); ++i) {
         if (is_live(i)) continue;
-        for (const auto& piece : shards_[i].movable) {
-            waiting.push(piece);
-            free += piece.first;
+        for (const auto& stretch : shards_[i].movable) {
+            waiting.push(stretch);
+            free += stretch.first;
         }
     }
     for (const auto& [ratio, i] : by_ratio_)
@@ -148,16 +148,16 @@ void Balance::place_leavers() {
     while (!waiting.empty()) {
         const auto [size, i] = waiting.top();
         waiting.pop();
-        const std::optional<uint32_t> to = poorest_for(pieces_[i]);
+        const std::optional<uint32_t> to = poorest_for(stretches_[i]);
         if (!to) continue;  // every live server has a copy of it already
         const Shard& poor = shards_[*to];
         const uint128 need = above(part_of(poor.share, kNeeded), poor.held);
         const uint128 room = std::min(above(part_of(poor.share, kHigh), poor.held), need + free);
         uint128 given = size;
-        if (size > room && room > 0 && pieces_[i].is_cuttable && can_cut()) {
+        if (size > room && room > 0 && stretches_[i].is_cuttable && can_cut()) {
             given = size / ((size + room - 1) / room);
             const uint32_t rest = cut(i, given);
-            waiting.push({pieces_[i].size, i});
+            waiting.push({stretches_[i].size, i});
             move(rest, *to);
         } else {
             move(i, *to);
@@ -238,7 +238,7 @@ void Balance::drain(uint32_t rich) {
     }
 }
 
-/// Moves one piece: a whole one of up to `most` positions, the largest, if it is worth a move; else
+/// Moves one stretch: a whole one of up to `most` positions, the largest, if it is worth a move; else
 /// one of `wanted` that is cut off the largest. False: there is none.
 bool Balance::give(uint32_t rich, uint32_t poor, uint128 wanted, uint128 most) {
     Shard& from = shards_[rich];
@@ -246,13 +246,14 @@ bool Balance::give(uint32_t rich, uint32_t poor, uint128 wanted, uint128 most) {
     auto at = from.movable.upper_bound({most, ~uint32_t{0}});
     while (!whole && at != from.movable.begin()) {
         --at;
-        if (!has_copy(pieces_[at->second], poor)) whole = at->second;
+        if (!has_copy(stretches_[at->second], poor)) whole = at->second;
     }
-    const bool is_worth_it = whole && pieces_[*whole].size >= wanted / 4;
+    const bool is_worth_it = whole && stretches_[*whole].size >= wanted / 4;
     if (!is_worth_it && wanted > 0 && can_cut()) {
         for (auto big = from.movable.rbegin(); big != from.movable.rend(); ++big) {
             if (big->first <= wanted) break;
-            if (!pieces_[big->second].is_cuttable || has_copy(pieces_[big->second], poor)) continue;
+            if (!stretches_[big->second].is_cuttable || has_copy(stretches_[big->second], poor))
+                continue;
             move(cut(big->second, wanted), poor);
             return true;
         }
@@ -262,22 +263,22 @@ bool Balance::give(uint32_t rich, uint32_t poor, uint128 wanted, uint128 most) {
     return true;
 }
 
-/// For when nothing can be cut: a piece that is too large, but leaves both nearer to their shares.
+/// For when nothing can be cut: a stretch that is too large, but leaves both nearer to their shares.
 bool Balance::give_smallest(uint32_t rich, uint32_t poor) {
     const Shard& from = shards_[rich];
     const Shard& to = shards_[poor];
     for (const auto& [size, i] : from.movable) {
         if (size + from.share + to.held >= from.held + to.share) return false;
-        if (has_copy(pieces_[i], poor)) continue;
+        if (has_copy(stretches_[i], poor)) continue;
         move(i, poor);
         return true;
     }
     return false;
 }
 
-void Balance::move(uint32_t piece, uint32_t to) {
-    Piece& one = pieces_[piece];
-    shards_[one.holder].movable.erase({one.size, piece});
+void Balance::move(uint32_t stretch, uint32_t to) {
+    Stretch& one = stretches_[stretch];
+    shards_[one.holder].movable.erase({one.size, stretch});
     hold(one.holder, 0, one.size);
     hold(to, one.size, 0);  // it is moved once and is not movable any more
     shards_[to].has_gained = true;
@@ -285,17 +286,17 @@ void Balance::move(uint32_t piece, uint32_t to) {
     one.is_moved = true;
 }
 
-/// Cuts off the end: `size` positions, fewer than the piece has. The new piece has the same holder.
-uint32_t Balance::cut(uint32_t piece, uint128 size) {
-    const auto fresh = static_cast<uint32_t>(pieces_.size());
-    Piece rest = pieces_[piece];
+/// Cuts off the end: `size` positions, fewer than the stretch has. The new stretch has the same holder.
+uint32_t Balance::cut(uint32_t stretch, uint128 size) {
+    const auto fresh = static_cast<uint32_t>(stretches_.size());
+    Stretch rest = stretches_[stretch];
     Shard& holder = shards_[rest.holder];
-    holder.movable.erase({rest.size, piece});
-    pieces_[piece].size -= size;
-    holder.movable.insert({pieces_[piece].size, piece});
-    rest.first += static_cast<uint64_t>(pieces_[piece].size);
+    holder.movable.erase({rest.size, stretch});
+    stretches_[stretch].size -= size;
+    holder.movable.insert({stretches_[stretch].size, stretch});
+    rest.first += static_cast<uint64_t>(stretches_[stretch].size);
     rest.size = size;
-    pieces_.push_back(rest);
+    stretches_.push_back(rest);
     --segments_left_;
     return fresh;
 }
@@ -307,9 +308,9 @@ void Balance::hold(uint32_t shard, uint128 more, uint128 less) {
     if (is_live(shard)) by_ratio_.insert({ratio_of(one.held, one.share), shard});
 }
 
-/// Whether the server of `shard` has a copy of the piece, or another shard of it is its primary.
-bool Balance::has_copy(const Piece& piece, uint32_t shard) const {
-    const ViewSegment& segment = view_.segments()[piece.segment];
+/// Whether the server of `shard` has a copy of the stretch, or another shard of it is its primary.
+bool Balance::has_copy(const Stretch& stretch, uint32_t shard) const {
+    const ViewSegment& segment = view_.segments()[stretch.segment];
     const auto is_there = [&](uint32_t number) {
         return shards_[index_.at(number)].server == shards_[shard].server;
     };
@@ -333,9 +334,9 @@ std::optional<std::pair<Ratio, uint32_t>> Balance::richest_for(
     return std::nullopt;
 }
 
-std::optional<uint32_t> Balance::poorest_for(const Piece& piece) const {
+std::optional<uint32_t> Balance::poorest_for(const Stretch& stretch) const {
     for (const auto& [ratio, shard] : by_ratio_) {
-        if (!has_copy(piece, shard)) return shard;
+        if (!has_copy(stretch, shard)) return shard;
     }
     return std::nullopt;
 }

@@ -173,7 +173,7 @@ View with_primaries(const View& view, std::span<const uint32_t> servers) {
     return made(std::move(next));
 }
 
-std::optional<View> without_followers(const View& view, std::span<const LearnerReport> reports) {
+std::optional<View> without_learners(const View& view, std::span<const LearnerReport> reports) {
     ViewData next = next_of(view);
     bool has_changed = false;
     for (const LearnerReport& report : reports) {

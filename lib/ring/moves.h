@@ -40,8 +40,8 @@ struct LearnerReport {
 
 /// The view in which the shards that are reported are backups, or learners, no more: they cannot
 /// follow. Reports that do not fit the view count for nothing. Nothing is returned if none is left.
-[[nodiscard]] std::optional<View> without_followers(const View& view,
-                                                    std::span<const LearnerReport> reports);
+[[nodiscard]] std::optional<View> without_learners(const View& view,
+                                                   std::span<const LearnerReport> reports);
 
 /// The view in which the segments are cut and the learners named. The plan is of this very view.
 [[nodiscard]] View begin_moves(const View& view, const Plan& plan);

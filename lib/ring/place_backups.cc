@@ -27,24 +27,24 @@ public:
             server_of_[shard.number] = shard.server;
             weight_of_[shard.number] = view.server(shard.server)->weight;
         }
-        for (const Balance::Piece& piece : balance.pieces()) {
-            const ViewSegment& segment = view.segments()[piece.segment];
+        for (const Balance::Stretch& stretch : balance.stretches()) {
+            const ViewSegment& segment = view.segments()[stretch.segment];
             for (size_t i = 0; i < segment.backup_count(); ++i)
-                note(segment, segment.backups[i], piece.size);
+                note(segment, segment.backups[i], stretch.size);
             const ViewLearner& learner = segment.learner;
             const bool is_backup =
                 segment.has_learner() && learner.replaces != segment.primary && is_kept(learner);
-            if (is_backup) note(segment, learner.shard, piece.size);
+            if (is_backup) note(segment, learner.shard, stretch.size);
         }
         for (const ViewShard& shard : view.shards()) {
             if (live_.contains(shard.server)) by_load_.insert({load(shard.number), shard.number});
         }
     }
 
-    void place(const Balance::Piece& piece, uint32_t backup_count,
+    void place(const Balance::Stretch& stretch, uint32_t backup_count,
                std::vector<LearnerNaming>& learners) {
-        const ViewSegment& segment = view_.segments()[piece.segment];
-        if (piece.is_moved || (segment.has_learner() && is_kept(segment.learner))) return;
+        const ViewSegment& segment = view_.segments()[stretch.segment];
+        if (stretch.is_moved || (segment.has_learner() && is_kept(segment.learner))) return;
         std::optional<uint32_t> replaces;
         for (size_t i = 0; i < segment.backup_count() && !replaces; ++i) {
             if (!live_.contains(server_of_.at(segment.backups[i]))) replaces = segment.backups[i];
@@ -54,8 +54,8 @@ public:
         std::optional<uint32_t> chosen = choose(segment, *replaces, true);
         if (!chosen) chosen = choose(segment, *replaces, false);
         if (!chosen) return;
-        note(segment, *chosen, piece.size);
-        learners.push_back({piece.first, *chosen, *replaces});
+        note(segment, *chosen, stretch.size);
+        learners.push_back({stretch.first, *chosen, *replaces});
     }
 
 private:
@@ -135,8 +135,8 @@ void place_backups(const View& view, const Balance& balance, const BackupRules& 
     if (rules.count == 0 && !has_backups) return;
     Placer placer(view, balance, rules);
     const uint32_t backup_count = std::min<uint32_t>(rules.count, ViewLimits::kBackupsMax);
-    for (const Balance::Piece& piece : balance.pieces())
-        placer.place(piece, backup_count, learners);
+    for (const Balance::Stretch& stretch : balance.stretches())
+        placer.place(stretch, backup_count, learners);
 }
 
 }  // namespace weir

@@ -21,7 +21,7 @@ struct BackupRules {
     uint32_t count = 0;  ///< of each segment
 };
 
-/// Names a learner for every piece that lacks a backup, or has one that is leaving, and that gets
+/// Names a learner for every stretch that lacks a backup, or has one that is leaving, and that gets
 /// no other learner. The least loaded shards get more, those first that follow the primary already.
 /// Servers that are `full` keep what they have, and get nothing; none gets a copy from one that it is
 /// `apart` from.

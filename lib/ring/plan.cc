@@ -17,15 +17,15 @@ Plan plan(const View& view, std::span<const uint32_t> live, uint32_t backup_coun
     for (const uint32_t i : balance.cancelled())
         result.cancelled.push_back(segments[i].first);
     uint128 moved = 0;
-    for (const Balance::Piece& piece : balance.pieces()) {
-        const ViewSegment& segment = segments[piece.segment];
-        if (piece.first != segment.first) result.cuts.push_back(piece.first);
-        if (!piece.is_moved) continue;
-        const ViewShard& gainer = view.shards()[piece.holder];
+    for (const Balance::Stretch& stretch : balance.stretches()) {
+        const ViewSegment& segment = segments[stretch.segment];
+        if (stretch.first != segment.first) result.cuts.push_back(stretch.first);
+        if (!stretch.is_moved) continue;
+        const ViewShard& gainer = view.shards()[stretch.holder];
         const uint32_t loser = view.shard(segment.primary)->server;
         if (apart.contains(std::minmax(gainer.server, loser))) continue;
-        moved += piece.size;
-        result.learners.push_back({piece.first, gainer.number, segment.primary});
+        moved += stretch.size;
+        result.learners.push_back({stretch.first, gainer.number, segment.primary});
     }
     place_backups(view, balance, {live, full, apart, backup_count}, result.learners);
     std::ranges::sort(result.cuts);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// StreamPair: a primary's Streams and a learner's Follower, without shards around them.
+/// StreamPair: a primary's Streams and a learner's IncomingStream, without shards around them.
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@
 
 #include "lib/base/random.h"
 #include "lib/node/outbox.h"
-#include "lib/replication/follower.h"
+#include "lib/replication/incoming_stream.h"
 #include "lib/replication/streams.h"
 #include "lib/ring/plan.h"
 #include "lib/server/shard_table.h"
@@ -177,7 +177,7 @@ public:
     void apply_view() {
         view = std::move(View::make(data)).value();
         streams.apply_view(view, 0);
-        if (follower != nullptr) follower->apply_view(1);
+        if (incoming != nullptr) incoming->apply_view(1);
         learner.holdings.forget_unless([&](PositionRange range) {
             const size_t i = view.segment_index(range.first);
             return view.range(i) == range && view.segments()[i].learner.shard == 1;
@@ -237,7 +237,7 @@ public:
     [[nodiscard]] uint64_t packets_ahead() {
         const uint64_t before = network.counters().packets;
         name_learner(segments_of_primary());
-        REQUIRE(run_until([&] { return follower != nullptr; }));
+        REQUIRE(run_until([&] { return incoming != nullptr; }));
         is_learner_stopped = true;
         settle();
         return network.counters().packets - before;
@@ -423,8 +423,8 @@ public:
     ViewData data;
     View view;
     View view_of_primary;  ///< by take_over_and_lose()
-    std::unique_ptr<Follower> follower;
-    transport::ConnectionId connection = 0;  // of the follower
+    std::unique_ptr<IncomingStream> incoming;
+    transport::ConnectionId connection = 0;  // of the incoming stream
     std::vector<LearnerReport> complete;
     std::string_view wrong;
     Errc refusal = Errc::kOk;
@@ -564,7 +564,7 @@ private:
         return count + sent;
     }
 
-    /// The follower has said that something is wrong. What was lent over a connection that is broken
+    /// The incoming stream has said that something is wrong. What was lent over a connection that is broken
     /// is not to be had any more.
     void refused(std::string_view what) {
         if (what.empty()) return;
@@ -573,16 +573,17 @@ private:
             return;
         }
         to->close(connection);
-        if (follower->stream() == 0) follower.reset();
+        if (incoming->stream() == 0) incoming.reset();
     }
 
     /// A connection of a stream that goes on, or of a new one.
     void follow(const FollowMessage& message) {
-        const bool goes_on = follower != nullptr && message.stream != 0 &&
-                             follower->go_on_behind(message.behind, message.number);
+        const bool goes_on = incoming != nullptr && message.stream != 0 &&
+                             incoming->go_on_behind(message.behind, message.number);
         if (goes_on) return;
-        follower = std::make_unique<Follower>(Follower::Ends{0, 1, message.number, message.stream},
-                                              view, learner.holdings, learner.tables);
+        incoming = std::make_unique<IncomingStream>(
+            IncomingStream::Ends{0, 1, message.number, message.stream}, view, learner.holdings,
+            learner.tables);
     }
 
     size_t poll_learner() {
@@ -591,26 +592,26 @@ private:
         for (const transport::Completion& c : std::span(completions).first(count)) {
             const bool is_closed =
                 c.event == transport::Event::kClosed && c.connection == connection;
-            if (is_closed && follower != nullptr && follower->stream() == 0) follower.reset();
+            if (is_closed && incoming != nullptr && incoming->stream() == 0) incoming.reset();
             if (c.event != transport::Event::kReceived) continue;
             wire::Frame frame;
             REQUIRE(wire::decode(c.message, frame) == Errc::kOk);
             if (frame.header.kind == wire::Kind::kFollow) {
                 connection = c.connection;
                 follow(*FollowMessage::decode(frame.values));
-            } else if (follower != nullptr && c.connection == connection) {
-                refused(follower->receive(frame, {*to, connection}));
+            } else if (incoming != nullptr && c.connection == connection) {
+                refused(incoming->receive(frame, {*to, connection}));
             }
         }
         size_t done = learner.holdings.drop_some() ? 1 : 0;
-        if (follower == nullptr) return count + done + outbox_.flush();
-        const std::string_view what = follower->go_on();
+        if (incoming == nullptr) return count + done + outbox_.flush();
+        const std::string_view what = incoming->go_on();
         if (!what.empty()) wrong = what;
-        if (const auto progress = follower->take_progress()) {
+        if (const auto progress = incoming->take_progress()) {
             wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
             header.first = progress->applied;
             header.request = progress->accepted;
-            header.status = follower->refusal();
+            header.status = incoming->refusal();
             if (header.status != Errc::kOk) refusal = header.status;
             outbox_.send(connection, header);
         }

@@ -14,6 +14,7 @@ namespace weir::test {
 namespace {
 
 using testing::dense_table;
+using testing::sparse_table;
 
 TEST_SUITE("stream") {
     TEST_CASE("a learner that cannot be reached is logged once, and tried ever more rarely") {

@@ -226,17 +226,17 @@ TEST_SUITE("plan") {
         const ViewSegment learned = job.view().segments()[0];
         REQUIRE(learned.has_learner());
         LearnerReport report{learned.first, learned.learner.shard, learned.learner.named + 1};
-        CHECK_FALSE(without_followers(job.view(), std::vector{report}));  // of another view
+        CHECK_FALSE(without_learners(job.view(), std::vector{report}));  // of another view
         report.named = learned.learner.named;
-        std::optional<View> next = without_followers(job.view(), std::vector{report});
+        std::optional<View> next = without_learners(job.view(), std::vector{report});
         REQUIRE(next);
         CHECK_FALSE(next->segments()[0].has_learner());
         CHECK(next->segments()[1].has_learner());
         job.settle();
         const ViewSegment copied = job.view().segments()[0];
         REQUIRE(copied.backup_count() == 1);
-        next = without_followers(job.view(),
-                                 std::vector{LearnerReport{copied.first, copied.backups[0], 0}});
+        next = without_learners(job.view(),
+                                std::vector{LearnerReport{copied.first, copied.backups[0], 0}});
         REQUIRE(next);
         CHECK(next->segments()[0].backup_count() == 0);
         CHECK(next->segments()[1].backup_count() == 1);

@@ -315,7 +315,7 @@ bool Membership::make_next_view() {
     const bool needs_answers = joins_.wants_iterations() && !tables_.empty();
     const bool can_ask =
         (may_ask_ || !needs_answers) && joins_.has_workers() && !view_.shards().empty();
-    if (drop_followers()) return true;
+    if (drop_refusing()) return true;
     const bool is_changed =
         !(can_ask && is_asking_next_) && ((!holds_moves_ && finish_learners()) || change_members());
     if (is_changed) return true;
@@ -343,8 +343,8 @@ bool Membership::fill_vacancies() {
 }
 
 /// Their primaries' answers wait for them until then.
-bool Membership::drop_followers() {
-    std::optional<View> next = without_followers(view_, std::exchange(refusing_, {}));
+bool Membership::drop_refusing() {
+    std::optional<View> next = without_learners(view_, std::exchange(refusing_, {}));
     if (!next) return false;
     publish(std::move(*next));
     return true;

@@ -251,7 +251,7 @@ private:
     bool make_next_view();
     void revise();
     bool finish_learners();
-    bool drop_followers();
+    bool drop_refusing();
     bool change_members();
     void admit_workers();
     void give_up_question();

@@ -144,19 +144,19 @@ void ScanWalk::end(Walk& walk) {
     remove(walk);
 }
 
-Result<ScanWalk::Piece> ScanWalk::take(uint32_t shard, std::span<const std::byte> body,
-                                       std::span<std::byte> memory) {
+Result<ScanWalk::Rows> ScanWalk::take(uint32_t shard, std::span<const std::byte> body,
+                                      std::span<std::byte> memory) {
     Walk& walk = walk_of(shard);
     if (walk.is_void) {
         forget_question(shard);
-        return Piece();
+        return Rows();
     }
     walk.is_asked = false;
     const std::optional<ScanReply> reply = ScanReply::decode(body);
     walk.empty_pieces = reply && reply->row_count == 0 ? walk.empty_pieces + 1 : 0;
     const bool is_sound = reply && walk.empty_pieces <= kEmptyPiecesMax &&
                           reply->row_count <= columns_.rows_in(memory.size());
-    Piece piece;
+    Rows piece;
     if (is_sound) {
         const size_t count = reply->row_count;
         piece.keys = {reinterpret_cast<uint64_t*>(memory.data()), count};
@@ -198,7 +198,7 @@ bool ScanWalk::are_asked_for(const Walk& walk, std::span<const uint64_t> keys) c
     return !found_other;
 }
 
-void ScanWalk::leave_out_moved(Piece& piece) const {
+void ScanWalk::leave_out_moved(Rows& piece) const {
     size_t kept = 0;
     const auto keep = [&](std::span<std::byte> column, size_t row_bytes, size_t i) {
         if (row_bytes != 0)

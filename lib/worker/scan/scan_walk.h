@@ -54,7 +54,7 @@ public:
     }
 
     /// Keys whose rows are the ones that were written to `memory`; some may have been left out.
-    struct Piece {
+    struct Rows {
         std::span<uint64_t> keys;
         std::span<std::byte> values;
         std::span<std::byte> state;
@@ -64,8 +64,8 @@ public:
     /// The answer of a shard to its question. There may be no rows in it although more follow. Its keys
     /// must stay until remember(), which does what the next question need not wait for.
     /// Errors: kProtocol if it is malformed, or gives rows that were not asked for
-    [[nodiscard]] Result<Piece> take(uint32_t shard, std::span<const std::byte> body,
-                                     std::span<std::byte> memory);
+    [[nodiscard]] Result<Rows> take(uint32_t shard, std::span<const std::byte> body,
+                                    std::span<std::byte> memory);
 
     /// The last piece is not used any more.
     void remember();
@@ -99,7 +99,7 @@ private:
     void remove(const Walk& walk);
     [[nodiscard]] Walk& walk_of(uint32_t shard) noexcept;
     [[nodiscard]] bool are_asked_for(const Walk& walk, std::span<const uint64_t> keys) const;
-    void leave_out_moved(Piece& piece) const;
+    void leave_out_moved(Rows& piece) const;
 
     Memory& memory_;
     const TableInfo& table_;

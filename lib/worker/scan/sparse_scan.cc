@@ -91,7 +91,7 @@ Result<ScanRows> SparseScan::take(const ScanTime& time, uint64_t) {
     WEIR_CHECK(scanned->memory);
     release();
     piece_ = std::move(scanned->memory);
-    const Result<ScanWalk::Piece> piece =
+    const Result<ScanWalk::Rows> piece =
         walk_.take(asked.shard, scanned->body, {piece_.data(), piece_bytes_});
     if (!piece) {
         return Error(piece.code(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Follower: the end of a Stream at a learner or backup. It takes the records and applies them.
+/// IncomingStream: the end of a Stream at a learner or backup. It takes the records and applies them.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +42,7 @@ namespace weir {
 /// stream that lasts goes on() with the next connection.
 ///
 /// Thread: the shard's
-class Follower {
+class IncomingStream {
 public:
     /// More than a window of records does not wait here, beside the one that comes in fragments.
     static constexpr size_t kWaitingBytesMax = Stream::kWindowBytes + (size_t{1} << 20);
@@ -73,11 +73,11 @@ public:
 
     /// `view`, `holdings` and `tables` must outlive it. `change_bytes_max`: of what is kept of a change
     /// until the rest of it comes.
-    Follower(Ends ends, const View& view, Holdings& holdings, Replicas& tables,
-             size_t change_bytes_max = Streams::kChangeBytesMax);
-    Follower(const Follower&) = delete;
-    Follower& operator=(const Follower&) = delete;
-    ~Follower() = default;
+    IncomingStream(Ends ends, const View& view, Holdings& holdings, Replicas& tables,
+                   size_t change_bytes_max = Streams::kChangeBytesMax);
+    IncomingStream(const IncomingStream&) = delete;
+    IncomingStream& operator=(const IncomingStream&) = delete;
+    ~IncomingStream() = default;
 
     [[nodiscard]] uint32_t primary() const noexcept { return ends_.primary; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/replication/follower.h"
+#include "lib/replication/incoming_stream.h"
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::dense_table;
 
-TEST_SUITE("follower") {
+TEST_SUITE("incoming") {
     TEST_CASE("a learner without memory says so, and is asked again later") {
         StreamPair pair(1, size_t{1} << 20);
         pair.make_table(dense_table("big", 100'000));
@@ -52,12 +52,12 @@ TEST_SUITE("follower") {
             pair.close_iteration_of(0, pair.keys_of_primary(0));
             size_t steps = 0;
             const auto is_over = [&] {
-                if (!pair.follower->is_preparing()) return steps > 0;
+                if (!pair.incoming->is_preparing()) return steps > 0;
                 ++steps;
-                CHECK(pair.follower->take_progress() == std::nullopt);
+                CHECK(pair.incoming->take_progress() == std::nullopt);
                 if (!is_due) return false;
-                pair.follower->finish_change();
-                CHECK_FALSE(pair.follower->is_preparing());
+                pair.incoming->finish_change();
+                CHECK_FALSE(pair.incoming->is_preparing());
                 return true;
             };
             REQUIRE(pair.run_until(is_over));
@@ -76,7 +76,7 @@ TEST_SUITE("follower") {
         const PositionRange range = pair.view.range(0);
         const KeyRange keys = PositionSet(std::span(&range, 1)).dense_keys(8'000'000)[0];
         const std::vector<float> values(keys.key_count(), 5);
-        REQUIRE(values.size() * sizeof(float) >= Follower::kStepBytes);
+        REQUIRE(values.size() * sizeof(float) >= IncomingStream::kStepBytes);
         RecordMessage begin;
         begin.kind = RecordMessage::Kind::kBegin;
         begin.segments = {{range, pair.data.epoch}};
@@ -92,7 +92,8 @@ TEST_SUITE("follower") {
         RecordMessage last;
         last.is_shared = true;
         last.times = {{~0U, range, 5}};  // of no worker
-        Follower follower({0, 1, 1, 1}, pair.view, pair.learner.holdings, pair.learner.tables);
+        IncomingStream incoming({0, 1, 1, 1}, pair.view, pair.learner.holdings,
+                                pair.learner.tables);
         uint64_t index = 0;
         for (const RecordMessage& record : {begin, rows, end, part, part, last}) {
             wire::Frame frame;
@@ -100,16 +101,16 @@ TEST_SUITE("follower") {
             frame.header.first = ++index;
             const std::vector<std::byte> bytes = record.encode();
             frame.values = bytes;
-            REQUIRE(follower.receive(frame, {*pair.to, 0}).empty());
-            for (int i = 0; i < 100'000 && follower.is_preparing() && index < 4; ++i)
-                REQUIRE(follower.go_on().empty());
+            REQUIRE(incoming.receive(frame, {*pair.to, 0}).empty());
+            for (int i = 0; i < 100'000 && incoming.is_preparing() && index < 4; ++i)
+                REQUIRE(incoming.go_on().empty());
         }
         const auto learned = [&] {
             return pair.learner.holdings.in_role({Holdings::Role::kLearned}).ranges().size();
         };
-        REQUIRE(follower.is_preparing());  // it has applied the first part
+        REQUIRE(incoming.is_preparing());  // it has applied the first part
         REQUIRE(learned() == 1);
-        CHECK(follower.finish_change() ==
+        CHECK(incoming.finish_change() ==
               "times of segments that it has not begun, or of workers that cannot be");
         CHECK(learned() == 0);
     }
@@ -180,17 +181,17 @@ TEST_SUITE("follower") {
         pair.primary.tables[0]->was_pushed = true;
         pair.name_backup(pair.segments_of_primary());
         REQUIRE(pair.run_until(
-            [&] { return pair.follower != nullptr && pair.follower->has_begun_record(); }));
+            [&] { return pair.incoming != nullptr && pair.incoming->has_begun_record(); }));
         pair.settle();
-        CHECK_FALSE(pair.follower->take_progress());
-        const auto sign = pair.follower->take_sign_of_life(pair.clock.now_ns());
+        CHECK_FALSE(pair.incoming->take_progress());
+        const auto sign = pair.incoming->take_sign_of_life(pair.clock.now_ns());
         REQUIRE(sign);
-        CHECK_FALSE(pair.follower->take_sign_of_life(pair.clock.now_ns()));
+        CHECK_FALSE(pair.incoming->take_sign_of_life(pair.clock.now_ns()));
         // It is all that the primary needs.
         uint64_t reports = 0;
         for (int i = 0; i < 40; ++i) {
             pair.clock.advance(kSecond / 8);
-            const auto next = pair.follower->take_sign_of_life(pair.clock.now_ns());
+            const auto next = pair.incoming->take_sign_of_life(pair.clock.now_ns());
             REQUIRE(next);
             wire::FrameHeader header = testing::frame_header(wire::Kind::kApplied);
             header.first = next->applied;
@@ -201,7 +202,7 @@ TEST_SUITE("follower") {
         CHECK(reports == 0);
         pair.learner.make_table(dense_table("d", 10'000));
         pair.wait_until_all_is_there();
-        CHECK_FALSE(pair.follower->has_begun_record());
+        CHECK_FALSE(pair.incoming->has_begun_record());
         pair.check_equal();
     }
 
@@ -223,8 +224,8 @@ TEST_SUITE("follower") {
         bool is_lent = false;
         bool is_lasting = false;
         const auto follow = [&](const std::vector<RecordMessage>& records, uint64_t skip = 0) {
-            Follower follower({0, 1, 1, is_lasting ? uint64_t{1} : 0}, pair.view,
-                              pair.learner.holdings, pair.learner.tables);
+            IncomingStream incoming({0, 1, 1, is_lasting ? uint64_t{1} : 0}, pair.view,
+                                    pair.learner.holdings, pair.learner.tables);
             std::string_view wrong;
             uint64_t index = skip;
             for (const RecordMessage& record : records) {
@@ -236,10 +237,10 @@ TEST_SUITE("follower") {
                 const std::vector<std::byte> bytes =
                     lends ? record.encode_lent(memory) : record.encode();
                 frame.values = bytes;
-                wrong = follower.receive(frame, {*pair.to, 0});
+                wrong = incoming.receive(frame, {*pair.to, 0});
                 for (int i = 0; i < 5; ++i) {
                     (void)pair.learner.holdings.drop_some();
-                    if (wrong.empty()) wrong = follower.go_on();
+                    if (wrong.empty()) wrong = incoming.go_on();
                 }
             }
             return std::string(wrong);

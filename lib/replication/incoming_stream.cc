@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/replication/follower.h"
+#include "lib/replication/incoming_stream.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,15 +20,15 @@ constexpr uint64_t kSignNs = 10 * kMillisecond;
 
 }  // namespace
 
-Follower::Follower(Ends ends, const View& view, Holdings& holdings, Replicas& tables,
-                   size_t change_bytes_max)
+IncomingStream::IncomingStream(Ends ends, const View& view, Holdings& holdings, Replicas& tables,
+                               size_t change_bytes_max)
     : ends_(ends),
       view_(view),
       holdings_(holdings),
       tables_(tables),
       change_bytes_max_(change_bytes_max) {}
 
-std::string_view Follower::receive(const wire::Frame& frame, Source source) {
+std::string_view IncomingStream::receive(const wire::Frame& frame, Source source) {
     const wire::FrameHeader& h = frame.header;
     if (refusal_ != Errc::kOk) return {};
     const bool is_first = bytes_to_come_ == 0;
@@ -56,8 +56,8 @@ std::string_view Follower::receive(const wire::Frame& frame, Source source) {
 }
 
 /// All of a record is here, or can be read. `memory`: that of the bytes, which it may keep.
-std::string_view Follower::receive_whole(std::span<const std::byte> bytes,
-                                         std::vector<std::byte>* memory, Source source) {
+std::string_view IncomingStream::receive_whole(std::span<const std::byte> bytes,
+                                               std::vector<std::byte>* memory, Source source) {
     std::span<const std::byte> lent;
     if (const auto at = RecordMessage::lent_at(bytes)) {
         const std::byte* const rows =
@@ -84,7 +84,7 @@ std::string_view Follower::receive_whole(std::span<const std::byte> bytes,
     return waiting_bytes_ > kWaitingBytesMax ? "more records than the window has room for" : "";
 }
 
-std::string_view Follower::go_on() {
+std::string_view IncomingStream::go_on() {
     while (!waiting_.empty() && refusal_ == Errc::kOk) {
         const Outcome outcome = accept_waiting(kStepBytes);
         if (outcome == Outcome::kWait) return {};
@@ -94,7 +94,7 @@ std::string_view Follower::go_on() {
 }
 
 /// `bytes_max`: as of accept().
-Follower::Outcome Follower::accept_waiting(size_t bytes_max) {
+IncomingStream::Outcome IncomingStream::accept_waiting(size_t bytes_max) {
     std::vector<std::byte>& first = waiting_.front();
     const size_t bytes = first.size();
     const Outcome outcome = accept(*RecordMessage::decode(first), &first, bytes_max);
@@ -106,14 +106,14 @@ Follower::Outcome Follower::accept_waiting(size_t bytes_max) {
     return outcome;
 }
 
-std::string_view Follower::finish_change() {
+std::string_view IncomingStream::finish_change() {
     if (applied_records_ == 0) return {};
     const std::string_view wrong = judge(accept_waiting(~size_t{0}));
     if (!wrong.empty()) tear();
     return wrong;
 }
 
-std::string_view Follower::judge(Outcome outcome) {
+std::string_view IncomingStream::judge(Outcome outcome) {
     if (outcome == Outcome::kApplied) {
         ++accepted_;
         if (change_.empty() && accepted_ > applied_) {
@@ -129,7 +129,7 @@ std::string_view Follower::judge(Outcome outcome) {
     return outcome == Outcome::kMalformed ? wrong_ : std::string_view();
 }
 
-std::optional<Follower::Progress> Follower::take_progress() {
+std::optional<IncomingStream::Progress> IncomingStream::take_progress() {
     const Progress progress{std::min(applied_, accepted_), accepted_};
     const bool is_news = told_ != progress || (refusal_ != Errc::kOk && !has_told_refusal_);
     if (!is_news) return std::nullopt;
@@ -137,13 +137,14 @@ std::optional<Follower::Progress> Follower::take_progress() {
     return told_ = progress;
 }
 
-std::optional<Follower::Progress> Follower::take_sign_of_life(uint64_t now_ns) noexcept {
+std::optional<IncomingStream::Progress> IncomingStream::take_sign_of_life(
+    uint64_t now_ns) noexcept {
     if (now_ns < next_sign_ns_) return std::nullopt;
     next_sign_ns_ = now_ns + kSignNs;
     return told_;
 }
 
-bool Follower::go_on_behind(uint64_t index, uint64_t number) {
+bool IncomingStream::go_on_behind(uint64_t index, uint64_t number) {
     if (index > applied_) return false;
     ends_.connection = number;
     received_ = accepted_ = index;
@@ -163,8 +164,8 @@ bool Follower::go_on_behind(uint64_t index, uint64_t number) {
 /// A whole record comes: it is applied, or kept until its change is whole. `memory`: that of its bytes,
 /// which it may keep; null: its spans point to where nobody may keep anything. `bytes_max`: of records that
 /// were kept, when there are more, the rest is applied when it is called again.
-Follower::Outcome Follower::accept(const RecordMessage& record, std::vector<std::byte>* memory,
-                                   size_t bytes_max) {
+IncomingStream::Outcome IncomingStream::accept(const RecordMessage& record,
+                                               std::vector<std::byte>* memory, size_t bytes_max) {
     if (accepted_ < applied_) return Outcome::kApplied;  // on an earlier connection
     if (record.has_more) {
         change_.push_back(memory != nullptr ? std::move(*memory) : record.encode(spare_.take()));
@@ -195,7 +196,7 @@ Follower::Outcome Follower::accept(const RecordMessage& record, std::vector<std:
 }
 
 /// A change was applied. Chunks are none: all backups have what they show before this one is in sync.
-void Follower::note_change(const RecordMessage& last) {
+void IncomingStream::note_change(const RecordMessage& last) {
     if (!last.is_shared) return touched_.replicated_everywhere(accepted_);
     touched_.replicated_everywhere(last.common);
     if (last.kind != RecordMessage::Kind::kRows || !last.has_tail()) return;
@@ -210,7 +211,7 @@ void Follower::note_change(const RecordMessage& last) {
 
 /// Some rows of a change may have been written. If this shard became primary now, the change would
 /// come again from its worker, and take effect twice there.
-void Follower::tear() {
+void IncomingStream::tear() {
     for (Segment& segment : segments_) {
         if (!segment.is_active || !holdings_.has(segment.is.range, Holdings::Role::kLearned))
             continue;
@@ -220,14 +221,14 @@ void Follower::tear() {
 }
 
 /// The refused change came again and is whole.
-void Follower::mend() {
+void IncomingStream::mend() {
     for (Segment& segment : segments_) {
         if (std::exchange(segment.is_torn, false) && segment.is_active)
             holdings_.learned(segment.is.range);
     }
 }
 
-Follower::Outcome Follower::apply(const RecordMessage& message) {
+IncomingStream::Outcome IncomingStream::apply(const RecordMessage& message) {
     const RecordMessage* const record = &message;
     is_preparing_ = false;  // a view may have taken what it prepared
     switch (record->kind) {
@@ -257,20 +258,20 @@ Follower::Outcome Follower::apply(const RecordMessage& message) {
 }
 
 /// Of whichever primary.
-bool Follower::is_backup(PositionRange range) const noexcept {
+bool IncomingStream::is_backup(PositionRange range) const noexcept {
     const size_t i = view_.segment_index(range.first);
     return view_.range(i) == range &&
            std::ranges::count(view_.segments()[i].backups, ends_.learner) > 0;
 }
 
-bool Follower::is_learner(const LearnedSegment& segment) const noexcept {
+bool IncomingStream::is_learner(const LearnedSegment& segment) const noexcept {
     const size_t i = view_.segment_index(segment.range.first);
     const ViewSegment& is = view_.segments()[i];
     return view_.range(i) == segment.range && is.primary == ends_.primary &&
            is.learner.shard == ends_.learner && is.learner.named == segment.named;
 }
 
-const Follower::Segment* Follower::find(PositionRange range) const noexcept {
+const IncomingStream::Segment* IncomingStream::find(PositionRange range) const noexcept {
     for (const Segment& segment : segments_) {
         if (segment.is.range == range) return &segment;
     }
@@ -278,7 +279,7 @@ const Follower::Segment* Follower::find(PositionRange range) const noexcept {
 }
 
 /// Drops what is here of the segments, and makes room for them.
-Follower::Outcome Follower::begin(const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::begin(const RecordMessage& record) {
     for (const LearnedSegment& segment : record.segments) {
         if (segment.named > view_.epoch()) return Outcome::kWait;
     }
@@ -304,7 +305,7 @@ Follower::Outcome Follower::begin(const RecordMessage& record) {
 }
 
 /// Goes on from what is here of the segments: the last primary has seen to it that this is all.
-Follower::Outcome Follower::take_over(const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::take_over(const RecordMessage& record) {
     for (const LearnedSegment& segment : record.segments) {
         if (segment.named > view_.epoch()) return Outcome::kWait;
     }
@@ -319,7 +320,7 @@ Follower::Outcome Follower::take_over(const RecordMessage& record) {
     return Outcome::kApplied;
 }
 
-bool Follower::add_segment(const LearnedSegment& segment, bool is_active) {
+bool IncomingStream::add_segment(const LearnedSegment& segment, bool is_active) {
     std::erase_if(segments_, [&](const Segment& s) { return s.is.range == segment.range; });
     if (segments_.size() >= kSegmentsMax) return false;
     segments_.push_back({segment, is_active});
@@ -327,7 +328,7 @@ bool Follower::add_segment(const LearnedSegment& segment, bool is_active) {
     return true;
 }
 
-Follower::Outcome Follower::ended(const Status& status) {
+IncomingStream::Outcome IncomingStream::ended(const Status& status) {
     if (status) return Outcome::kApplied;
     if (status.code() != Errc::kNoMemory) {
         wrong_ = "rows that do not fit the table, or a segment that this shard has";
@@ -339,7 +340,8 @@ Follower::Outcome Follower::ended(const Status& status) {
     return Outcome::kRefused;
 }
 
-Follower::Outcome Follower::apply_rows(TableReplica& table, const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_rows(TableReplica& table,
+                                                   const RecordMessage& record) {
     table.was_pushed = true;
     if (record.row_count > 0) {
         const Outcome rows =
@@ -350,13 +352,14 @@ Follower::Outcome Follower::apply_rows(TableReplica& table, const RecordMessage&
 }
 
 /// Of a table that was dropped here; its primary had not heard that yet.
-Follower::Outcome Follower::skip_rows(const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::skip_rows(const RecordMessage& record) {
     if (record.list == 0) return Outcome::kApplied;
     if (!record.is_known) return keep_list(record) ? Outcome::kApplied : Outcome::kMalformed;
     return numbered_list(record) != nullptr ? Outcome::kApplied : Outcome::kMalformed;
 }
 
-Follower::Outcome Follower::apply_range(TableReplica& table, const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_range(TableReplica& table,
+                                                    const RecordMessage& record) {
     wrong_ = "rows of segments that it has not begun";
     if (!table.positions.is_dense()) return Outcome::kMalformed;
     const uint64_t key_count = table.positions.key_count();
@@ -391,7 +394,8 @@ Follower::Outcome Follower::apply_range(TableReplica& table, const RecordMessage
     return Outcome::kApplied;
 }
 
-Follower::Outcome Follower::apply_list(TableReplica& table, const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_list(TableReplica& table,
+                                                   const RecordMessage& record) {
     if (record.list != 0 && !record.is_known && !keep_list(record)) return Outcome::kMalformed;
     if (record.list != 0) return apply_known_list(table, record);
     keys_.resize(record.row_count);
@@ -404,7 +408,7 @@ Follower::Outcome Follower::apply_list(TableReplica& table, const RecordMessage&
 
 /// A change that was refused, or that has waited, brings its lists once more. False: too much would be
 /// kept, or the number is that of another list.
-bool Follower::keep_list(const RecordMessage& record) {
+bool IncomingStream::keep_list(const RecordMessage& record) {
     std::vector<uint64_t> keys(record.row_count);
     std::memcpy(keys.data(), record.keys.data(), record.keys.size());
     if (const auto known = lists_.find(record.list); known != lists_.end()) {
@@ -419,7 +423,7 @@ bool Follower::keep_list(const RecordMessage& record) {
 }
 
 /// The list that the record names by its number, if that was sent for so many rows of this table.
-Follower::NumberedList* Follower::numbered_list(const RecordMessage& record) {
+IncomingStream::NumberedList* IncomingStream::numbered_list(const RecordMessage& record) {
     wrong_ = "a list that it has not sent by this number";
     const auto found = lists_.find(record.list);
     const bool is_it = found != lists_.end() && found->second.table == record.table &&
@@ -427,7 +431,8 @@ Follower::NumberedList* Follower::numbered_list(const RecordMessage& record) {
     return is_it ? &found->second : nullptr;
 }
 
-Follower::Outcome Follower::apply_known_list(TableReplica& table, const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_known_list(TableReplica& table,
+                                                         const RecordMessage& record) {
     NumberedList* const known = numbered_list(record);
     if (known == nullptr) return Outcome::kMalformed;
     NumberedList& list = *known;
@@ -449,7 +454,7 @@ Follower::Outcome Follower::apply_known_list(TableReplica& table, const RecordMe
 }
 
 /// Whether all keys are in segments that were begun.
-bool Follower::are_known(const TableReplica& table, std::span<const uint64_t> keys) const {
+bool IncomingStream::are_known(const TableReplica& table, std::span<const uint64_t> keys) const {
     const bool is_dense = table.positions.is_dense();
     return std::ranges::all_of(keys, [&](uint64_t key) {
         return (!is_dense || key < table.positions.key_count()) &&
@@ -458,8 +463,9 @@ bool Follower::are_known(const TableReplica& table, std::span<const uint64_t> ke
 }
 
 /// Leaves out what is for segments that are not active.
-Follower::Outcome Follower::apply_keys(TableReplica& table, std::span<const uint64_t> keys,
-                                       const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_keys(TableReplica& table,
+                                                   std::span<const uint64_t> keys,
+                                                   const RecordMessage& record) {
     const size_t count = keys.size();
     const size_t row_bytes = table.rows->row_layout().value_bytes();
     const size_t state_row_bytes = table.rows->row_layout().state_bytes;
@@ -484,11 +490,12 @@ Follower::Outcome Follower::apply_keys(TableReplica& table, std::span<const uint
 }
 
 /// A view says what numbers were given out; records may be ahead of it, but not by much.
-bool Follower::is_plausible(uint32_t worker) const noexcept {
+bool IncomingStream::is_plausible(uint32_t worker) const noexcept {
     return worker < uint64_t{view_.data().next_worker} + ViewLimits::kWorkersMax;
 }
 
-Follower::Outcome Follower::apply_times(TableReplica& table, const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_times(TableReplica& table,
+                                                    const RecordMessage& record) {
     wrong_ = "times of segments that it has not begun, or of workers that cannot be";
     for (const ClockTimes& times : record.clocks) {
         const Segment* const segment = find(times.range);
@@ -510,7 +517,8 @@ Follower::Outcome Follower::apply_times(TableReplica& table, const RecordMessage
     return apply_iterations(table, record);
 }
 
-Follower::Outcome Follower::apply_iterations(TableReplica& table, const RecordMessage& record) {
+IncomingStream::Outcome IncomingStream::apply_iterations(TableReplica& table,
+                                                         const RecordMessage& record) {
     wrong_ = "iterations of segments that it has not begun, or that cannot be";
     for (const RecordedIterations& one : record.iterations) {
         ClosedRun run{one.range, {one.last_closed, {}}};
@@ -528,7 +536,7 @@ Follower::Outcome Follower::apply_iterations(TableReplica& table, const RecordMe
 
 /// A backup follows the old primary until the new one takes over: the view may have come early, for
 /// something that it takes from this shard, and the old primary is not done then.
-void Follower::apply_view(uint32_t learner) {
+void IncomingStream::apply_view(uint32_t learner) {
     ends_.learner = learner;
     for (Segment& segment : segments_)
         segment.is_active =
@@ -536,7 +544,7 @@ void Follower::apply_view(uint32_t learner) {
     find_positions();
 }
 
-void Follower::find_positions() {
+void IncomingStream::find_positions() {
     std::vector<PositionRange> known;
     std::vector<PositionRange> active;
     for (const Segment& segment : segments_) {
