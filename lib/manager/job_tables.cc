@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/check.h"
 #include "lib/base/log.h"
 #include "lib/store/rules/collective.h"
 #include "lib/store/schema_codec.h"
@@ -93,6 +94,7 @@ std::optional<uint32_t> JobTables::want(Entry& entry, const Asker& asker, const 
 }
 
 void JobTables::make(Entry& entry, const JobShards& shards) {
+    WEIR_CHECK(!entry.is_made && entry.asked.empty() && !entry.askers.empty());
     entry.shards = shards.live;
     for (const ShardPeer& shard : shards.live) {
         send(entry, shard);
@@ -244,6 +246,7 @@ void JobTables::send(const Entry& entry, const ShardPeer& shard) {
 
 /// The shards have made the table, and now read its rows.
 void JobTables::fill(Entry& entry) {
+    WEIR_CHECK(entry.is_from_checkpoint() && !entry.is_made && entry.asked.empty());
     entry.is_filling = true;
     CheckpointOrder order{.step = CheckpointOrder::Step::kFill};
     order.number = entry.message.checkpoint;
@@ -264,6 +267,7 @@ void JobTables::answer_if_made(Entry& entry) {
                             entry.status == Errc::kOk;
     if (is_to_fill) fill(entry);
     if (entry.is_under_way()) return;
+    WEIR_CHECK(entry.is_made || entry.asked.empty());
     const bool was_filling = std::exchange(entry.is_filling, false);
     entry.is_made = entry.status == Errc::kOk;
     answer_askers(entry);
@@ -279,6 +283,7 @@ void JobTables::answer_askers(Entry& entry) {
 
 /// The table cannot be made or read. `is_for_good`: nor if somebody asks for it again.
 void JobTables::refuse(Entry& entry, bool is_for_good) {
+    WEIR_CHECK(!entry.is_made && entry.askers.empty());
     for (const std::vector<ShardPeer>* const peers : {&entry.shards, &entry.joined}) {
         for (const ShardPeer& shard : *peers)
             order_drop(entry.message.table, shard);

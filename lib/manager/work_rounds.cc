@@ -131,6 +131,7 @@ void WorkRounds::settle(const Status& broken) {
     for (const auto& [worker, asker] : workers_)
         workers.push_back(worker);
     pieces_ = deal_pieces(piece_count_, workers, pieces_);
+    WEIR_CHECK(pieces_.size() == workers.size());
     ++round_;
     state_ = State::kGoingOn;
     dealt_.clear();
@@ -144,6 +145,7 @@ void WorkRounds::settle(const Status& broken) {
         answer(outbox_, *std::exchange(asker, std::nullopt), Errc::kOk, share.encode());
         ++share.index;
     }
+    WEIR_CHECK(share.index == share.worker_count && dealt_.size() == workers.size());
 }
 
 }  // namespace weir

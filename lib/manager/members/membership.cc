@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/check.h"
 #include "lib/base/counted.h"
 #include "lib/ring/copy_order.h"
 
@@ -385,6 +386,7 @@ bool Membership::change_members() {
     if (!ended.empty()) next = without_servers(next, ended);
     for (const uint32_t server : ended)
         leaving_.erase(server);
+    WEIR_CHECK(dead_.empty() && gone_workers_.empty());
     next = with_joiners(std::move(next));
     // A death takes learners away. What they learned may be cut only in a later view.
     if (!has_dead) next = with_plan(std::move(next));
@@ -511,6 +513,7 @@ void Membership::ask() {
         shards.push_back(shard.number);
     const std::vector<uint32_t> tables =
         joins_.wants_iterations() ? as_list(tables_) : std::vector<uint32_t>{};
+    WEIR_CHECK(!first_iterations_.is_open() && !shards.empty());
     first_iterations_.ask(view_.epoch(), shards, tables);
     if (first_iterations_.is_complete()) return;
     actions_.emplace_back(AskFirstIteration{view_.epoch(), std::move(shards), tables});
@@ -534,6 +537,7 @@ View Membership::as_is() const {
 
 /// Everybody who wants to join does so now: all shards hold still.
 void Membership::admit_workers() {
+    WEIR_CHECK(first_iterations_.is_complete());
     ViewData data = view_.data();
     ++data.epoch;
     for (const JoinQueue::Worker& join : joins_.take_workers()) {
@@ -559,6 +563,8 @@ void Membership::admit_workers() {
 
 /// First to those who lose something; to the others when they have stopped.
 void Membership::publish(View next) {
+    WEIR_CHECK(awaited_.empty() && losers_.empty());  // all have the view before
+    WEIR_CHECK(next.epoch() == view_.epoch() + 1);
     before_ = std::exchange(view_, std::move(next));
     difference_ = std::make_shared<const ViewChange>(view_change(before_, view_));
     losers_ = losers_between(before_, view_);
@@ -587,6 +593,7 @@ void Membership::revise() {
     for (ViewShard& shard : data.shards) {
         if (shard.since > before_.epoch()) shard.since = data.epoch;
     }
+    WEIR_CHECK(!losers_.empty());
     const View first = view_;
     view_ = as_one_step(first, without_the_gone(std::move(View::make(std::move(data))).value()));
     difference_ = std::make_shared<const ViewChange>(view_change(before_, view_));
@@ -615,6 +622,7 @@ void Membership::forget_void_answers() {
 }
 
 void Membership::send_to_the_rest() {
+    WEIR_CHECK(awaited_.empty());  // whoever loses something has stopped
     std::vector<uint32_t> shards;
     for (const ViewShard& shard : view_.shards()) {
         if (!std::ranges::binary_search(losers_, shard.number)) shards.push_back(shard.number);
