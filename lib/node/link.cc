@@ -8,6 +8,7 @@
 
 #include "lib/base/check.h"
 #include "lib/base/log.h"
+#include "lib/wire/frame.h"
 
 namespace weir {
 
