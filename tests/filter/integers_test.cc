@@ -199,7 +199,7 @@ TEST_SUITE("integers") {
             wrong[6] = std::byte{1};
         }
         SUBCASE("a reference that is too small") {
-            wrong[6] = std::byte{0xff};
+            wrong[6] = std::byte{0xfe};
         }
         SUBCASE("an offset that makes an integer too great") {
             wrong[3] = wrong[4] = wrong[5] = std::byte{0xff};  // 2^24 - 1, and all offsets above
