@@ -45,19 +45,22 @@ struct FloatBlock {
                static_cast<Integer>(zeros) - kBias;
     }
 
-    /// The greatest scale for these values; false if there is none.
+    /// The greatest scale for these values; false if there is none. Without branches, for vectors.
     static WEIR_INLINE bool find_scale(const Bits* values, int& scale) noexcept {
+        constexpr Integer kNone = 4 * kBias;  // more than any that a value has
         Bits bad = 0;
-        Integer least = 4 * kBias;
         for (size_t i = 0; i < kIntegerBlock; ++i) {
             const Bits magnitude = values[i] & ~kSign;
-            const Bits is_zero = magnitude == 0 ? 1 : 0;
             // Not normal: infinite, NaN, or subnormal but for a zero with no bit.
-            bad |= static_cast<Bits>(magnitude >= kInfinity) |
-                   static_cast<Bits>(magnitude < kImplied && values[i] != 0);
-            least = std::min<Integer>(least, is_zero != 0 ? Integer{4 * kBias} : lowest(values[i]));
+            bad |= static_cast<Bits>(magnitude >= kInfinity);
+            bad |= static_cast<Bits>(magnitude < kImplied) & static_cast<Bits>(values[i] != 0);
         }
-        scale = least == 4 * kBias ? 0 : static_cast<int>(least) - kBias - kMantissaBits;
+        Integer least = kNone;
+        for (size_t i = 0; i < kIntegerBlock; ++i) {
+            const auto is_zero = static_cast<Integer>(values[i] == 0);
+            least = std::min(least, lowest(values[i]) + is_zero * kNone);
+        }
+        scale = least == kNone ? 0 : static_cast<int>(least) - kBias - kMantissaBits;
         return bad == 0 && scale >= kScaleMin && scale <= kScaleMax;
     }
 

@@ -34,7 +34,9 @@ WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t c
         if (Head<U>::kBytes + bytes <= count * sizeof(U)) {
             head.write(to);
             std::byte packed[integers::kOffsetsRoom];
-            integers::pack_offsets(offsets, head.bits, count, packed);
+            for (size_t i = count; i < kIntegerBlock; ++i)
+                offsets[i] = 0;  // bits behind the last offset
+            integers::pack_offsets(offsets, head.bits, packed);
             std::memcpy(to + Head<U>::kBytes, packed, bytes);
             return to + Head<U>::kBytes + bytes;
         }

@@ -7,12 +7,17 @@
 #include <fmt/format.h>
 
 #include "lib/base/check.h"
+#include "lib/base/kernel.h"
+
+#define WEIR_INLINE inline __attribute__((always_inline))
 
 namespace weir {
 namespace {
 
 constexpr uint64_t kMore = 0x8080'8080'8080'8080U;  ///< the top bits of groups
+constexpr uint64_t kLow = ~kMore;
 constexpr size_t kWordGroups = 8;
+constexpr size_t kBatch = 16;                     ///< so many numbers are made at once
 constexpr uint64_t kWordEnd = uint64_t{1} << 56;  ///< less than this fits into eight groups
 
 uint64_t load(const std::byte* from) noexcept {
@@ -22,17 +27,37 @@ uint64_t load(const std::byte* from) noexcept {
 }
 
 /// Spreads 56 bits over the low seven of each byte.
-uint64_t spread(uint64_t x) noexcept {
+WEIR_INLINE uint64_t spread(uint64_t x) noexcept {
     x = (x & 0x0000'0000'0fff'ffffU) | (x & 0x00ff'ffff'f000'0000U) << 4;
     x = (x & 0x0000'3fff'0000'3fffU) | (x & 0x0fff'c000'0fff'c000U) << 2;
     return (x & 0x007f'007f'007f'007fU) | (x & 0x3f80'3f80'3f80'3f80U) << 1;
 }
 
 /// The reverse.
-uint64_t gather(uint64_t x) noexcept {
+WEIR_INLINE uint64_t gather(uint64_t x) noexcept {
     x = (x & 0x007f'007f'007f'007fU) | (x & 0x7f00'7f00'7f00'7f00U) >> 1;
     x = (x & 0x0000'3fff'0000'3fffU) | (x & 0x3fff'0000'3fff'0000U) >> 2;
     return (x & 0x0000'0000'0fff'ffffU) | (x & 0x0fff'ffff'0000'0000U) >> 4;
+}
+
+/// The top bit of each byte that is not 0. Shape: the top bits of `x` are 0
+WEIR_INLINE uint64_t nonzero_groups(uint64_t x) noexcept {
+    return (x + kLow) & kMore;
+}
+
+/// The groups of a number of at most 56 bits, with the bits that say that more come.
+WEIR_INLINE uint64_t groups_of(uint64_t number) noexcept {
+    const uint64_t groups = spread(number);
+    uint64_t behind = groups >> 8;  // then, in each byte, a bit if there is one in a later group
+    behind |= behind >> 8;
+    behind |= behind >> 16;
+    behind |= behind >> 32;
+    return groups | nonzero_groups(behind);
+}
+
+/// How many bytes there are up to the first group that is the last of its number.
+WEIR_INLINE size_t first_bytes(uint64_t groups) noexcept {
+    return static_cast<size_t>(std::countr_zero(~groups & kMore)) / 8 + 1;
 }
 
 /// A number of more than 56 bits, or near the end of the room.
@@ -56,124 +81,144 @@ const std::byte* read_slowly(const std::byte* from, const std::byte* end,
     return nullptr;
 }
 
-class Reader {
-public:
-    Reader(std::span<const std::byte> body, std::span<uint64_t> keys) noexcept
-        : from_(body.data()),
-          end_(body.data() + body.size()),
-          to_(keys.data()),
-          keys_end_(keys.data() + keys.size()) {}
+/// Where to go on, and whether all was right so far: that is looked at once, at the end.
+struct Reader {
+    const std::byte* from;
+    const std::byte* end;
+    uint64_t* to;
+    uint64_t* keys_end;
+    uint64_t last = 0;
+    uint64_t wrong =
+        0;  ///< not 0 if a number had groups of zeros at its end, or keys were too great
 
-    /// Whether there were so many keys, and nothing else.
-    bool run() noexcept {
-        if (to_ == keys_end_) return from_ == end_;
-        if (!first()) return false;
-        while (to_ != keys_end_) {
-            const bool more = end_ - from_ >= static_cast<ptrdiff_t>(kWordGroups) ? word() : slow();
-            if (!more) return false;
-        }
-        return from_ == end_;
-    }
-
-private:
-    bool first() noexcept {
-        from_ = read_slowly(from_, end_, last_);
-        if (from_ == nullptr) return false;
-        *to_++ = last_;
+    /// The first key, or one near the end. False if there is none.
+    WEIR_INLINE bool slow(uint64_t plus) noexcept {
+        uint64_t number = 0;
+        from = read_slowly(from, end, number);
+        if (from == nullptr) return false;
+        const uint64_t key = last + number + plus;
+        wrong |= static_cast<uint64_t>(plus != 0 && key <= last);  // <=: plus may make 2^64 of it
+        *to++ = last = key;
         return true;
     }
 
-    bool add(uint64_t between) noexcept {
-        const uint64_t key = last_ + between + 1;
-        *to_++ = key;
-        // Also if between + 1 is 2^64: the key is the one before then.
-        const bool greater = key > last_;
-        last_ = key;
-        return greater;
+    template <size_t kKeys>
+    WEIR_INLINE void add(const uint64_t* numbers) noexcept {
+        const uint64_t before = last;  // less than 2^63 is added: it shows if that is too much
+        for (size_t i = 0; i < kKeys; ++i)
+            to[i] = last += numbers[i] + 1;
+        to += kKeys;
+        wrong |= static_cast<uint64_t>(last <= before);
     }
 
-    bool slow() noexcept {
-        uint64_t between = 0;
-        from_ = read_slowly(from_, end_, between);
-        return from_ != nullptr && add(between);
+    /// The first kKeys of the numbers that end in these eight bytes.
+    template <size_t kKeys>
+    WEIR_INLINE void first(uint64_t bits) noexcept {
+        uint64_t ends = ~bits & kMore;
+        uint64_t numbers[kKeys];
+        uint64_t done = 0;  // the bytes of the numbers so far
+        for (size_t i = 0; i < kKeys; ++i) {
+            const uint64_t upto = ends ^ (ends - 1);
+            numbers[i] = (bits & upto & ~done & kLow) >> (std::popcount(done) & 63);
+            done = upto;
+            ends &= ends - 1;
+        }
+        for (size_t i = 0; i < kKeys; ++i)
+            numbers[i] = gather(numbers[i]);
+        from += std::popcount(done) / 8;
+        add<kKeys>(numbers);
     }
 
-    /// What can be had of the next eight bytes: eight keys, four, or one.
-    bool word() noexcept {
-        const uint64_t bits = load(from_);
+    /// What can be had of the next eight bytes. The shorter the numbers, the more of them there are;
+    /// branches by their number are taken alike for long, those by each one's length would not be.
+    WEIR_INLINE bool word() noexcept {
+        const uint64_t bits = load(from);
         const uint64_t more = bits & kMore;
-        const auto room = static_cast<size_t>(keys_end_ - to_);
-        if (more == 0 && room >= 8) return eight(bits);
-        if (more == 0x0080'0080'0080'0080U && room >= 4) return four(bits);
-        const uint64_t ends = ~bits & kMore;
-        if (ends == 0) return slow();
-        const auto bytes = static_cast<size_t>(std::countr_zero(ends)) / 8 + 1;
-        const uint64_t number = bits & (~uint64_t{0} >> (64 - 8 * bytes));
-        if (bytes > 1 && number >> (8 * (bytes - 1)) == 0) return false;
-        from_ += bytes;
-        return add(gather(number & ~kMore));
-    }
-
-    /// Eight numbers of a byte each.
-    bool eight(uint64_t bits) noexcept {
-        const uint64_t before = last_;
-        for (size_t i = 0; i < 8; ++i) {
-            last_ += (bits >> (8 * i) & 0xff) + 1;
-            to_[i] = last_;
+        // A group of zeros behind one that says that more come; the first byte begins a number.
+        const uint64_t zeros = kMore & ~(nonzero_groups(bits & kLow) | bits);
+        wrong |= zeros & more << 8;
+        const auto room = static_cast<size_t>(keys_end - to);
+        const auto ends = static_cast<size_t>(kWordGroups - std::popcount(more));
+        if (ends == 8 && room >= 8) {
+            uint64_t numbers[8];
+            for (size_t i = 0; i < 8; ++i)
+                numbers[i] = bits >> (8 * i) & 0xff;
+            from += 8;
+            add<8>(numbers);
+        } else if (ends >= 4 && room >= 4) {
+            first<4>(bits);
+        } else if (ends >= 2 && room >= 2) {
+            first<2>(bits);
+        } else if (ends >= 1) {
+            first<1>(bits);
+        } else {
+            return slow(1);
         }
-        to_ += 8;
-        from_ += 8;
-        return last_ > before;
+        return true;
     }
-
-    /// Four numbers of two bytes each.
-    bool four(uint64_t bits) noexcept {
-        constexpr uint64_t kHigh = 0x7f00'7f00'7f00'7f00U;
-        constexpr uint64_t kTop = 0x8000'8000'8000'8000U;
-        const uint64_t before = last_;
-        for (size_t i = 0; i < 4; ++i) {
-            const uint64_t number = bits >> (16 * i);
-            last_ += ((number & 0x7f) | (number & 0x7f00) >> 1) + 1;
-            to_[i] = last_;
-        }
-        to_ += 4;
-        from_ += 8;
-        // Of each number the second group must not be 0: adding all ones carries into the top bit.
-        const bool shortest = (((bits & kHigh) + kHigh) & kTop) == kTop;
-        return last_ > before && shortest;
-    }
-
-    const std::byte* from_;
-    const std::byte* end_;
-    uint64_t* to_;
-    uint64_t* keys_end_;
-    uint64_t last_ = 0;
 };
+
+/// Whether there are so many keys in the body, and nothing else.
+WEIR_KERNEL bool read_keys(std::span<const std::byte> body, std::span<uint64_t> keys) noexcept {
+    Reader r{body.data(), body.data() + body.size(), keys.data(), keys.data() + keys.size()};
+    if (keys.empty()) return body.empty();
+    if (!r.slow(0)) return false;
+    while (r.to != r.keys_end && r.end - r.from >= static_cast<ptrdiff_t>(kWordGroups)) {
+        if (!r.word()) return false;
+    }
+    while (r.to != r.keys_end) {
+        if (!r.slow(1)) return false;
+    }
+    return r.from == r.end && r.wrong == 0;
+}
+
+/// Writes kBatch numbers. There is room for 10 bytes for each, so they are stored 8 bytes at a time.
+WEIR_INLINE std::byte* write_batch(const uint64_t* numbers, std::byte* to) noexcept {
+    uint64_t groups[kBatch];
+    uint64_t any = 0;
+    for (size_t i = 0; i < kBatch; ++i) {
+        any |= numbers[i];
+        groups[i] = groups_of(numbers[i]);
+    }
+    if (any >= kWordEnd) [[unlikely]] {
+        for (size_t i = 0; i < kBatch; ++i)
+            to = write_slowly(numbers[i], to);
+        return to;
+    }
+    for (size_t i = 0; i < kBatch; ++i) {
+        std::memcpy(to, &groups[i], sizeof groups[i]);
+        to += first_bytes(groups[i]);
+    }
+    return to;
+}
+
+/// Returns the end of what it wrote.
+WEIR_KERNEL std::byte* write_keys(std::span<const uint64_t> keys, std::byte* to) noexcept {
+    if (keys.empty()) return to;
+    to = write_slowly(keys[0], to);
+    size_t i = 1;
+    for (; keys.size() - i >= kBatch; i += kBatch) {
+        uint64_t numbers[kBatch];
+        for (size_t k = 0; k < kBatch; ++k)
+            numbers[k] = keys[i + k] - keys[i + k - 1] - 1;
+        to = write_batch(numbers, to);
+    }
+    for (; i < keys.size(); ++i)
+        to = write_slowly(keys[i] - keys[i - 1] - 1, to);
+    return to;
+}
+
+#undef WEIR_INLINE
 
 }  // namespace
 
 size_t encode_key_differences(std::span<const uint64_t> keys, std::span<std::byte> body) noexcept {
     WEIR_CHECK(body.size() / kKeyDifferenceBytesMax >= keys.size());
-    std::byte* to = body.data();
-    uint64_t before = ~uint64_t{0};  // so that the first number is the first key
-    for (const uint64_t key : keys) {
-        const uint64_t number = key - before - 1;
-        before = key;
-        if (number >= kWordEnd) [[unlikely]] {
-            to = write_slowly(number, to);
-            continue;
-        }
-        // Stored whole: there is room for 10 bytes for each number.
-        const auto bytes = static_cast<size_t>(std::bit_width(number | 1) + 6) / 7;
-        const uint64_t groups = spread(number) | (kMore & ((uint64_t{1} << (8 * bytes - 8)) - 1));
-        std::memcpy(to, &groups, sizeof groups);
-        to += bytes;
-    }
-    return static_cast<size_t>(to - body.data());
+    return static_cast<size_t>(write_keys(keys, body.data()) - body.data());
 }
 
 Status decode_key_differences(std::span<const std::byte> body, std::span<uint64_t> keys) {
-    if (!may_be_key_differences(body.size(), keys.size()) || !Reader(body, keys).run()) {
+    if (!may_be_key_differences(body.size(), keys.size()) || !read_keys(body, keys)) {
         return Error(Errc::kProtocol,
                      fmt::format("key differences: {} bytes are not those of {} ascending keys",
                                  body.size(), keys.size()));
