@@ -111,8 +111,8 @@ struct Reader {
         wrong |= static_cast<uint64_t>(last <= before);
     }
 
-    /// The first kKeys of the numbers that end in these eight bytes.
-    template <size_t kKeys>
+    /// The first kKeys of the numbers that end in these eight bytes. `kShort`: of two bytes at most.
+    template <size_t kKeys, bool kShort>
     WEIR_INLINE void first(uint64_t bits) noexcept {
         uint64_t ends = ~bits & kMore;
         uint64_t numbers[kKeys];
@@ -124,8 +124,8 @@ struct Reader {
             ends &= ends - 1;
         }
         for (size_t i = 0; i < kKeys; ++i)
-            numbers[i] = gather(numbers[i]);
-        from += std::popcount(done) / 8;
+            numbers[i] = kShort ? (numbers[i] & 0x7f) | numbers[i] >> 8 << 7 : gather(numbers[i]);
+        from += static_cast<size_t>(std::popcount(done)) / 8;
         add<kKeys>(numbers);
     }
 
@@ -145,12 +145,14 @@ struct Reader {
                 numbers[i] = bits >> (8 * i) & 0xff;
             from += 8;
             add<8>(numbers);
+        } else if ((more & more << 8) == 0 && room >= 4) {
+            first<4, true>(bits);
         } else if (ends >= 4 && room >= 4) {
-            first<4>(bits);
+            first<4, false>(bits);
         } else if (ends >= 2 && room >= 2) {
-            first<2>(bits);
+            first<2, false>(bits);
         } else if (ends >= 1) {
-            first<1>(bits);
+            first<1, false>(bits);
         } else {
             return slow(1);
         }

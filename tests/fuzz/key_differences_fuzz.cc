@@ -52,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size < 2) return 0;
     uint16_t count = 0;
     std::memcpy(&count, data, sizeof count);
+    count %= 4096;  // else most of the time goes into clearing memory
     const auto bytes = std::as_bytes(std::span(data, size)).subspan(2);
     // A copy of its own, so that the sanitizer sees reads beyond the body.
     const Bytes copy(bytes.begin(), bytes.end());
