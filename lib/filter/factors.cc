@@ -11,6 +11,7 @@
 
 #include "lib/base/check.h"
 #include "lib/base/kernel.h"
+#include "lib/filter/simd.h"
 
 namespace weir {
 namespace {
@@ -44,9 +45,8 @@ T with_one_nan(T value) noexcept {
 
 /// kCount columns of a row; less than kColumns only one by one.
 template <class T, size_t kCount>
-inline __attribute__((always_inline)) void multiply_columns(const std::byte* left,
-                                                            const std::byte* right, size_t rank,
-                                                            size_t width, std::byte* row) noexcept {
+WEIR_INLINE void multiply_columns(const std::byte* left, const std::byte* right, size_t rank,
+                                  size_t width, std::byte* row) noexcept {
     T sums[kCount];
     const T first = load<T>(left);
     for (size_t c = 0; c < kCount; ++c)
@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) void multiply_columns(const std::byte* lef
 }
 
 template <class T>
-inline __attribute__((always_inline)) void multiply_rows(const Factors<T>& f) noexcept {
+WEIR_INLINE void multiply_rows(const Factors<T>& f) noexcept {
     for (size_t r = 0; r < f.row_count; ++r) {
         const std::byte* const left = f.left + r * f.rank * sizeof(T);
         std::byte* const row = f.rows + r * f.width * sizeof(T);

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "lib/filter/integer_block.h"
+#include "lib/filter/simd.h"
 
 namespace weir::integers {
 

@@ -12,10 +12,9 @@
 #include <type_traits>
 
 #include "lib/filter/integers.h"
+#include "lib/filter/simd.h"
 
 namespace weir::integers {
-
-#define WEIR_INLINE inline __attribute__((always_inline))
 
 /// Wider offsets save nothing worth while, and up to this many bits an offset lies within 8 bytes
 /// wherever it begins.

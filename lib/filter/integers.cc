@@ -10,6 +10,7 @@
 #include "lib/base/kernel.h"
 #include "lib/filter/float_block.h"
 #include "lib/filter/integer_block.h"
+#include "lib/filter/integer_unpack.h"
 
 namespace weir {
 namespace {
@@ -20,8 +21,8 @@ using integers::IntegerBlock;
 
 /// Encodes one block of `count` values. Returns the end of what it wrote.
 template <class Block>
-WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t count,
-                                    std::byte* to) noexcept {
+WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t count, std::byte* to,
+                                    const std::byte* end) noexcept {
     using U = typename Block::Bits;
     U values[kIntegerBlock];
     std::memcpy(values, from, count * sizeof(U));
@@ -33,12 +34,17 @@ WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t c
         const size_t bytes = integers::offsets_bytes(head.bits, count);
         if (Head<U>::kBytes + bytes <= count * sizeof(U)) {
             head.write(to);
-            std::byte packed[integers::kOffsetsRoom];
+            to += Head<U>::kBytes;
             for (size_t i = count; i < kIntegerBlock; ++i)
                 offsets[i] = 0;  // bits behind the last offset
-            integers::pack_offsets(offsets, head.bits, packed);
-            std::memcpy(to + Head<U>::kBytes, packed, bytes);
-            return to + Head<U>::kBytes + bytes;
+            if (static_cast<size_t>(end - to) >= integers::kOffsetsRoom) {
+                integers::pack_offsets(offsets, head.bits, to);
+            } else {
+                std::byte packed[integers::kOffsetsRoom];
+                integers::pack_offsets(offsets, head.bits, packed);
+                std::memcpy(to, packed, bytes);
+            }
+            return to + bytes;
         }
     }
     *to++ = std::byte{kRawBlock};
@@ -49,7 +55,7 @@ WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t c
 /// Decodes one block of `count` values. Returns the end of what it read, or nullptr if it is none.
 template <class Block>
 WEIR_INLINE const std::byte* decode_block(Block block, std::span<const std::byte> from,
-                                          size_t count, std::byte* to) noexcept {
+                                          size_t count, std::byte* to, Simd simd) noexcept {
     using U = typename Block::Bits;
     if (from.empty()) return nullptr;
     if (from[0] == std::byte{kRawBlock}) {
@@ -68,11 +74,11 @@ WEIR_INLINE const std::byte* decode_block(Block block, std::span<const std::byte
     if (used_bits != 0 && (from[bytes - 1] >> used_bits) != std::byte{0}) return nullptr;
     U offsets[kIntegerBlock];
     if (from.size() >= integers::kOffsetsRoom) {
-        integers::unpack_offsets(from.data(), head.bits, offsets);
+        integers::unpack(from.data(), head.bits, offsets, simd);
     } else {  // 64 offsets and 8 bytes are read, however many there are
         std::byte packed[integers::kOffsetsRoom] = {};
         std::memcpy(packed, from.data(), bytes);
-        integers::unpack_offsets(packed, head.bits, offsets);
+        integers::unpack(packed, head.bits, offsets, simd);
     }
     // What was read behind the last offset of a short block counts for nothing.
     for (size_t i = count; i < kIntegerBlock; ++i)
@@ -85,34 +91,35 @@ WEIR_INLINE const std::byte* decode_block(Block block, std::span<const std::byte
 
 template <class Block>
 WEIR_INLINE size_t encode_blocks(Block block, std::span<const std::byte> values,
-                                 std::byte* body) noexcept {
+                                 std::span<std::byte> body) noexcept {
     constexpr size_t kBytes = sizeof(typename Block::Bits);
-    std::byte* to = body;
+    const std::byte* const end = body.data() + body.size();
+    std::byte* to = body.data();
     size_t done = 0;
     for (const size_t whole = values.size() / (kIntegerBlock * kBytes) * kIntegerBlock * kBytes;
          done < whole; done += kIntegerBlock * kBytes)
-        to = encode_block(block, values.data() + done, kIntegerBlock, to);
+        to = encode_block(block, values.data() + done, kIntegerBlock, to, end);
     if (done < values.size())
-        to = encode_block(block, values.data() + done, (values.size() - done) / kBytes, to);
-    return static_cast<size_t>(to - body);
+        to = encode_block(block, values.data() + done, (values.size() - done) / kBytes, to, end);
+    return static_cast<size_t>(to - body.data());
 }
 
 /// Whether the body has these values, and nothing else.
 template <class Block>
 WEIR_INLINE bool decode_blocks(Block block, std::span<const std::byte> body,
-                               std::span<std::byte> values) noexcept {
+                               std::span<std::byte> values, Simd simd) noexcept {
     constexpr size_t kBytes = sizeof(typename Block::Bits);
     const std::byte* const end = body.data() + body.size();
     const std::byte* from = body.data();
     size_t done = 0;
     for (const size_t whole = values.size() / (kIntegerBlock * kBytes) * kIntegerBlock * kBytes;
          done < whole; done += kIntegerBlock * kBytes) {
-        from = decode_block(block, {from, end}, kIntegerBlock, values.data() + done);
+        from = decode_block(block, {from, end}, kIntegerBlock, values.data() + done, simd);
         if (from == nullptr) return false;
     }
     if (done < values.size()) {
-        from =
-            decode_block(block, {from, end}, (values.size() - done) / kBytes, values.data() + done);
+        from = decode_block(block, {from, end}, (values.size() - done) / kBytes,
+                            values.data() + done, simd);
         if (from == nullptr) return false;
     }
     return from == end;
@@ -123,36 +130,36 @@ WEIR_INLINE bool decode_blocks(Block block, std::span<const std::byte> body,
 using In = std::span<const std::byte>;
 using Out = std::span<std::byte>;
 
-WEIR_KERNEL size_t encode(FloatBlock<float> block, In values, std::byte* body) noexcept {
+WEIR_KERNEL size_t encode(FloatBlock<float> block, In values, Out body) noexcept {
     return encode_blocks(block, values, body);
 }
 
-WEIR_KERNEL size_t encode(FloatBlock<double> block, In values, std::byte* body) noexcept {
+WEIR_KERNEL size_t encode(FloatBlock<double> block, In values, Out body) noexcept {
     return encode_blocks(block, values, body);
 }
 
-WEIR_KERNEL size_t encode(IntegerBlock<uint32_t> block, In values, std::byte* body) noexcept {
+WEIR_KERNEL size_t encode(IntegerBlock<uint32_t> block, In values, Out body) noexcept {
     return encode_blocks(block, values, body);
 }
 
-WEIR_KERNEL size_t encode(IntegerBlock<uint64_t> block, In values, std::byte* body) noexcept {
+WEIR_KERNEL size_t encode(IntegerBlock<uint64_t> block, In values, Out body) noexcept {
     return encode_blocks(block, values, body);
 }
 
-WEIR_KERNEL bool decode(FloatBlock<float> block, In body, Out values) noexcept {
-    return decode_blocks(block, body, values);
+WEIR_KERNEL bool decode(FloatBlock<float> block, In body, Out values, Simd simd) noexcept {
+    return decode_blocks(block, body, values, simd);
 }
 
-WEIR_KERNEL bool decode(FloatBlock<double> block, In body, Out values) noexcept {
-    return decode_blocks(block, body, values);
+WEIR_KERNEL bool decode(FloatBlock<double> block, In body, Out values, Simd simd) noexcept {
+    return decode_blocks(block, body, values, simd);
 }
 
-WEIR_KERNEL bool decode(IntegerBlock<uint32_t> block, In body, Out values) noexcept {
-    return decode_blocks(block, body, values);
+WEIR_KERNEL bool decode(IntegerBlock<uint32_t> block, In body, Out values, Simd simd) noexcept {
+    return decode_blocks(block, body, values, simd);
 }
 
-WEIR_KERNEL bool decode(IntegerBlock<uint64_t> block, In body, Out values) noexcept {
-    return decode_blocks(block, body, values);
+WEIR_KERNEL bool decode(IntegerBlock<uint64_t> block, In body, Out values, Simd simd) noexcept {
+    return decode_blocks(block, body, values, simd);
 }
 
 /// Calls `work` with the block of this type.
@@ -177,14 +184,13 @@ size_t encode_integers(ValueType type, std::span<const std::byte> values,
                        std::span<std::byte> body) noexcept {
     WEIR_CHECK(values.size() % size_of(type) == 0);
     WEIR_CHECK(body.size() >= integers_bytes_max(type, values.size() / size_of(type)));
-    return with_block(type,
-                      [&](auto block) -> size_t { return encode(block, values, body.data()); });
+    return with_block(type, [&](auto block) -> size_t { return encode(block, values, body); });
 }
 
-Status decode_integers(ValueType type, std::span<const std::byte> body,
-                       std::span<std::byte> values) {
+Status decode_integers(ValueType type, std::span<const std::byte> body, std::span<std::byte> values,
+                       Simd simd) {
     WEIR_CHECK(values.size() % size_of(type) == 0);
-    if (!with_block(type, [&](auto block) -> bool { return decode(block, body, values); })) {
+    if (!with_block(type, [&](auto block) -> bool { return decode(block, body, values, simd); })) {
         return Error(Errc::kProtocol,
                      fmt::format("integers: {} bytes are not those of {} values of {}", body.size(),
                                  values.size() / size_of(type), to_string(type)));

@@ -19,6 +19,7 @@
 #include <span>
 
 #include "lib/base/result.h"
+#include "lib/filter/simd.h"
 #include "lib/key/value_type.h"
 
 namespace weir {
@@ -42,7 +43,7 @@ inline constexpr uint8_t kRawBlock = 0xff;
 /// Fills `values`, whose number is known, from a body that somebody sent.
 ///
 /// Errors:  kProtocol if it is no body of so many values; they are any then
-Status decode_integers(ValueType type, std::span<const std::byte> body,
-                       std::span<std::byte> values);
+Status decode_integers(ValueType type, std::span<const std::byte> body, std::span<std::byte> values,
+                       Simd simd = best_simd());
 
 }  // namespace weir

@@ -8,8 +8,7 @@
 
 #include "lib/base/check.h"
 #include "lib/base/kernel.h"
-
-#define WEIR_INLINE inline __attribute__((always_inline))
+#include "lib/filter/simd.h"
 
 namespace weir {
 namespace {
@@ -209,8 +208,6 @@ WEIR_KERNEL std::byte* write_keys(std::span<const uint64_t> keys, std::byte* to)
         to = write_slowly(keys[i] - keys[i - 1] - 1, to);
     return to;
 }
-
-#undef WEIR_INLINE
 
 }  // namespace
 

@@ -14,10 +14,6 @@ namespace weir {
 namespace {
 
 // Whole steps of L::kLanes values first, then what is left as a step in memory of its own.
-// Always inlined into a function of the instruction set that L needs.
-#define WEIR_STEPS                    \
-    template <class L, size_t kBytes> \
-    inline __attribute__((always_inline))
 
 struct Packing {
     const std::byte* values;
@@ -36,7 +32,8 @@ struct Expanding {
 };
 
 /// Packs a step's values if there may be no room for a whole step.
-WEIR_STEPS std::byte* pack_into_little(const std::byte* values, uint64_t mask, std::byte* packed) {
+template <class L, size_t kBytes>
+WEIR_INLINE std::byte* pack_into_little(const std::byte* values, uint64_t mask, std::byte* packed) {
     if (mask == 0) return packed;
     std::byte step[L::kLanes * kBytes];
     L::pack(values, mask, step);
@@ -47,7 +44,7 @@ WEIR_STEPS std::byte* pack_into_little(const std::byte* values, uint64_t mask, s
 
 /// `kChoose`: the bitmap is written, not read. Returns the end of the packed values.
 template <bool kChoose, class L, size_t kBytes>
-inline __attribute__((always_inline)) std::byte* pack_steps(const Packing& p) {
+WEIR_INLINE std::byte* pack_steps(const Packing& p) {
     constexpr size_t kStepBytes = L::kLanes * kBytes;
     const std::byte* values = p.values;
     std::byte* bitmap = p.bitmap;
@@ -83,15 +80,18 @@ inline __attribute__((always_inline)) std::byte* pack_steps(const Packing& p) {
     return pack_into_little<L, kBytes>(step, mask, packed);
 }
 
-WEIR_STEPS std::byte* pack_nonzeros_with(const Packing& p) {
+template <class L, size_t kBytes>
+WEIR_INLINE std::byte* pack_nonzeros_with(const Packing& p) {
     return pack_steps<true, L, kBytes>(p);
 }
 
-WEIR_STEPS std::byte* pack_chosen_with(const Packing& p) {
+template <class L, size_t kBytes>
+WEIR_INLINE std::byte* pack_chosen_with(const Packing& p) {
     return pack_steps<false, L, kBytes>(p);
 }
 
-WEIR_STEPS void expand_with(const Expanding& e) {
+template <class L, size_t kBytes>
+WEIR_INLINE void expand_with(const Expanding& e) {
     constexpr size_t kStepBytes = L::kLanes * kBytes;
     // When less than a step is left of the packed values, it is read from here: a step reads kLanes
     // values, however few it uses.
@@ -124,8 +124,6 @@ WEIR_STEPS void expand_with(const Expanding& e) {
     L::expand(packed, mask, step);
     std::memcpy(values, step, left * kBytes);
 }
-
-#undef WEIR_STEPS
 
 // A function for each instruction set, kind of work and size of values.
 

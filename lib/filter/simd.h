@@ -5,12 +5,15 @@
 
 #include <cstdint>
 
+/// Stands before a function that becomes part of those that call it, each with its instruction set.
+#define WEIR_INLINE inline __attribute__((always_inline))
+
 namespace weir {
 
 enum class Simd : uint8_t { kPortable, kAvx2, kAvx512 };
 
 /// Ice Lake and Zen 4 have these; what came before has kAvx2.
-#define WEIR_TARGET_AVX512 "avx512f,avx512bw,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt"
+#define WEIR_TARGET_AVX512 "avx512f,avx512bw,avx512vbmi,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt"
 #define WEIR_TARGET_AVX2 "avx2,bmi,bmi2,lzcnt,popcnt"
 
 /// Whether this processor has all that functions of this kind use.
@@ -21,7 +24,7 @@ enum class Simd : uint8_t { kPortable, kAvx2, kAvx512 };
                       __builtin_cpu_supports("popcnt");
     if (simd == Simd::kAvx2) return avx2;
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vbmi2");
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
 #else
     return simd == Simd::kPortable;
 #endif

@@ -42,7 +42,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // A copy of its own, so that the sanitizer sees reads beyond the body.
     const Bytes copy(bytes.begin(), bytes.end());
     Bytes values(count * size_of(type));
-    if (decode_integers(type, copy, values)) check_values(type, values);
+    const bool is_body = decode_integers(type, copy, values).has_value();
+    Bytes same(values.size());
+    WEIR_CHECK(decode_integers(type, copy, same, Simd::kPortable).has_value() == is_body);
+    if (is_body) {
+        WEIR_CHECK(same == values);
+        check_values(type, values);
+    }
     check_values(type, copy);
     return 0;
 }
