@@ -13,6 +13,7 @@ from pathlib import Path
 LAYERS = {
     "lib/base": (),
     "lib/key": ("lib/base",),
+    "lib/filter": ("lib/base", "lib/key"),
     "transport": ("lib/base",),
     "lib/ring": ("lib/base", "lib/key"),
     "lib/vclock": ("lib/base", "lib/key"),
