@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -94,12 +95,15 @@ void unround_as(benchmark::State& state, RoundForm form) {
         });
 }
 
-#define WEIR_ROUND_BENCH(form)                            \
-    BENCHMARK_CAPTURE(round_as, form, RoundForm::k##form) \
-        ->Arg(512)                                        \
-        ->Arg(1 << 24)                                    \
-        ->UseManualTime();                                \
-    BENCHMARK_CAPTURE(unround_as, form, RoundForm::k##form)->Arg(512)->Arg(1 << 24)->UseManualTime()
+#define WEIR_ROUND_BENCH(form)                              \
+    BENCHMARK_CAPTURE(round_as, form, RoundForm::k##form)   \
+        ->Arg(1000)                                         \
+        ->Arg(16'000'000)                                   \
+        ->UseManualTime();                                  \
+    BENCHMARK_CAPTURE(unround_as, form, RoundForm::k##form) \
+        ->Arg(1000)                                         \
+        ->Arg(16'000'000)                                   \
+        ->UseManualTime()
 
 WEIR_ROUND_BENCH(Fixed8);
 WEIR_ROUND_BENCH(Fixed16);
@@ -107,7 +111,8 @@ WEIR_ROUND_BENCH(Fixed32);
 WEIR_ROUND_BENCH(BFloat16);
 WEIR_ROUND_BENCH(Float16);
 
-/// Calls of random keys, of which each tenth is in the next call, too.
+/// Calls of random keys, of which each tenth is in the next call, too; or of the range of a dense
+/// table.
 struct Calls {
     Calls(size_t count, uint32_t width) : kind{ValueType::kFloat32, width}, values(count * width) {
         Random random(1);
@@ -120,6 +125,9 @@ struct Calls {
     }
 
     [[nodiscard]] PushedRows next() {
+        if (is_dense)
+            return {CallKeys(KeyRange{0, values.values.size() / kind.width}),
+                    std::as_bytes(std::span<const float>(values.values))};
         const auto& keys = lists[++calls % lists.size()];
         const std::span<const float> rows =
             std::span(values.values).first(keys.size() * kind.width);
@@ -130,14 +138,17 @@ struct Calls {
     Values values;
     std::array<std::vector<uint64_t>, 8> lists;
     size_t calls = 0;
+    bool is_dense = false;
     Selection selection;
 };
 
-/// The limit: copying the rows of a call. `width`: range(1).
-void select_with(benchmark::State& state, Selector& selector) {
+/// The limit: copying the rows of a call. The number of keys: range(0), and their width: range(1).
+void select_with(benchmark::State& state, Selector& selector, bool is_dense = false) {
     const auto count = static_cast<size_t>(state.range(0));
     auto& calls = prepared<Calls>(count, static_cast<uint32_t>(state.range(1)));
-    HeldBack held(calls.kind, size_t{1} << 32);
+    calls.is_dense = is_dense;
+    const KeyRange range{0, count};
+    HeldBack held(calls.kind, size_t{1} << 32, is_dense ? std::optional(range) : std::nullopt);
     const size_t repeats = std::max<size_t>(8, repeats_of(count) / 16);
     for (size_t i = 0; i < 32; ++i)  // until no memory is allocated
         WEIR_CHECK(selector.select(calls.kind, calls.next(), held, calls.selection));
@@ -157,6 +168,11 @@ void select_with(benchmark::State& state, Selector& selector) {
 void significant(benchmark::State& state) {
     Significant selector({.delta = 0.3});
     select_with(state, selector);
+}
+
+void significant_dense(benchmark::State& state) {
+    Significant selector({.delta = 0.3});
+    select_with(state, selector, true);
 }
 
 void random_skip(benchmark::State& state) {
@@ -181,9 +197,10 @@ void round_with_rests(benchmark::State& state) {
 }
 
 #define WEIR_SELECT_BENCH(name) \
-    BENCHMARK(name)->Args({512, 1})->Args({1 << 17, 1})->Args({1 << 14, 32})->UseManualTime()
+    BENCHMARK(name)->Args({1000, 1})->Args({100'000, 1})->Args({10'000, 32})->UseManualTime()
 
 WEIR_SELECT_BENCH(significant);
+WEIR_SELECT_BENCH(significant_dense);
 WEIR_SELECT_BENCH(random_skip);
 WEIR_SELECT_BENCH(top_by_budget);
 WEIR_SELECT_BENCH(tail);

@@ -55,19 +55,27 @@ void HeldBack::merge(const CallKeys& keys, std::span<const std::byte> values,
     merged.slots.assign(keys.size(), KeySlots::kNone);
     merged.held_count = 0;
     if (empty()) return;
-    for (size_t i = 0; i < keys.size(); ++i) {
-        if (i + kKeysAhead < keys.size()) slots_.prefetch(keys[i + kKeysAhead]);
+    const size_t count = keys.size();
+    for (size_t i = 0; i < count; ++i) {
+        if (i + kKeysAhead < count) slots_.prefetch(keys[i + kKeysAhead]);
         const uint32_t slot = slots_.find(keys[i]);
-        if (slot == KeySlots::kNone) continue;
         merged.slots[i] = slot;
-        ++merged.held_count;
-        __builtin_prefetch(row_at(slot));
+        merged.held_count += static_cast<size_t>(slot != KeySlots::kNone);
     }
     if (merged.held_count == 0) return;
-    for (size_t i = 0; i < keys.size(); ++i) {
-        const uint32_t slot = merged.slots[i];
-        if (slot != KeySlots::kNone)
-            combine_(row_at(slot), merged.values.data() + i * row_bytes_, rows_.width);
+    for (size_t i = 0; i < count; ++i) {
+        if (i + kKeysAhead < count) prefetch_row(merged.slots[i + kKeysAhead]);
+        if (merged.slots[i] != KeySlots::kNone)
+            combine_(row_at(merged.slots[i]), merged.values.data() + i * row_bytes_, rows_.width);
+    }
+}
+
+/// What settle() will change for one of the next keys.
+void HeldBack::prefetch_change(uint64_t key, uint32_t slot, bool is_kept) const noexcept {
+    if (is_kept == (slot != KeySlots::kNone)) {
+        slots_.prefetch(key);
+    } else if (!is_kept) {
+        prefetch_row(slot);
     }
 }
 
@@ -91,7 +99,10 @@ void HeldBack::copy_row(std::byte* to, const std::byte* from) const noexcept {
 void HeldBack::free_rows(const CallKeys& keys, std::span<const uint32_t> slots,
                          std::span<const std::byte> rows, std::span<const std::byte> kept) {
     if (empty()) return;
-    for (size_t i = 0; i < keys.size(); ++i) {
+    const size_t count = keys.size();
+    for (size_t i = 0; i < count; ++i) {
+        if (const size_t next = i + kKeysAhead; next < count && slots[next] != KeySlots::kNone)
+            prefetch_change(keys[next], slots[next], is_kept(kept, next));
         if (slots[i] == KeySlots::kNone) continue;
         if (!is_kept(kept, i) && !is_nothing(rows.data() + i * row_bytes_)) continue;
         slots_.erase(keys[i]);
@@ -120,7 +131,10 @@ void HeldBack::settle(const CallKeys& keys, std::span<const uint32_t> slots,
     WEIR_CHECK(slots.size() == keys.size() && rows.size() == keys.size() * row_bytes_ &&
                kept.size() == kept_bytes(keys.size()));
     free_rows(keys, slots, rows, kept);
-    for (size_t i = 0; i < keys.size(); ++i) {
+    const size_t count = keys.size();
+    for (size_t i = 0; i < count; ++i) {
+        if (const size_t next = i + kKeysAhead; next < count && !is_kept(kept, next))
+            prefetch_change(keys[next], slots[next], false);
         if (is_kept(kept, i)) continue;
         const std::byte* const row = rows.data() + i * row_bytes_;
         if (is_nothing(row)) continue;

@@ -79,6 +79,11 @@ private:
                (slot & ((1U << chunk_shift_) - 1)) * row_bytes_;
     }
 
+    void prefetch_row(uint32_t slot) const noexcept {
+        if (slot != KeySlots::kNone) __builtin_prefetch(row_at(slot), 1);
+    }
+
+    void prefetch_change(uint64_t key, uint32_t slot, bool is_kept) const noexcept;
     [[nodiscard]] bool is_nothing(const std::byte* row) const noexcept;
     void free_rows(const CallKeys& keys, std::span<const uint32_t> slots,
                    std::span<const std::byte> rows, std::span<const std::byte> kept);

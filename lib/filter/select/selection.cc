@@ -47,11 +47,27 @@ void Selection::keep_all(const PushedRows& push) {
 }
 
 void Selection::keep_of(std::span<const std::byte> rows, size_t row_bytes) {
-    kept_count = count_kept(kept);
-    values.resize(kept_count * row_bytes);
-    const size_t copied = compact_rows(kept, rows, row_bytes, values.data());
-    WEIR_CHECK(copied == kept_count);
+    kept_count = 0;
+    values.clear();
     rounded.clear();
+    add_kept(kept, rows, row_bytes);
+}
+
+void Selection::begin(size_t key_count) {
+    reset_kept(kept, key_count);
+    kept_count = 0;
+    values.clear();
+    rounded.clear();
+}
+
+void Selection::add_kept(std::span<const std::byte> of_next, std::span<const std::byte> rows,
+                         size_t row_bytes) {
+    const size_t count = count_kept(of_next);
+    values.resize((kept_count + count) * row_bytes);
+    const size_t copied =
+        compact_rows(of_next, rows, row_bytes, values.data() + kept_count * row_bytes);
+    WEIR_CHECK(copied == count);
+    kept_count += count;
 }
 
 }  // namespace weir::filter

@@ -31,6 +31,12 @@ public:
 
     [[nodiscard]] size_t size() const noexcept { return size_; }
 
+    /// `count` keys, from key `begin` on.
+    [[nodiscard]] CallKeys part(size_t begin, size_t count) const noexcept {
+        if (list_ != nullptr) return CallKeys(std::span(list_ + begin, count));
+        return CallKeys(KeyRange{first_ + begin, first_ + begin + count});
+    }
+
     [[nodiscard]] uint64_t operator[](size_t i) const noexcept {
         return list_ != nullptr ? list_[i] : first_ + i;
     }
@@ -71,6 +77,14 @@ struct Selection {
 
     /// Has `kept_count` and `values` follow from `kept`. Shape: `rows` has a row for each key
     void keep_of(std::span<const std::byte> rows, size_t row_bytes);
+
+    /// Begins a selection of so many keys, none of which is kept yet.
+    void begin(size_t key_count);
+
+    /// Adds the rows of the next keys whose bits are set. Shape: `of_next` has their bits, `rows` a
+    /// row for each
+    void add_kept(std::span<const std::byte> of_next, std::span<const std::byte> rows,
+                  size_t row_bytes);
 };
 
 /// Called once for each call of push, before it is cut into pieces; so what is sent again is not

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/filter/select/significant.h"
 
+#include <algorithm>
+
 #include "lib/filter/select/magnitudes.h"
 
 namespace weir::filter {
+
+/// What is looked at for so many keys is still in the caches when it is changed. A multiple of 8.
+static constexpr size_t kBlockKeys = 2048;
 
 Status Significant::check(const RowKind& rows) const {
     if (!(options_.delta >= 0))
@@ -29,21 +34,33 @@ void Significant::remember_sent(const CallKeys& keys, std::span<const std::byte>
     });
 }
 
-Status Significant::select(const RowKind& rows, const PushedRows& push, HeldBack& held,
-                           Selection& selection) {
-    const size_t count = push.keys.size();
-    held.merge(push.keys, push.values, merged_);
+void Significant::select_block(const RowKind& rows, const PushedRows& block, HeldBack& held,
+                               std::span<std::byte> kept) {
+    const size_t count = block.keys.size();
+    held.merge(block.keys, block.values, merged_);
     greatest_.resize(count);
     magnitudes(rows, merged_.values.data(), greatest_);
-    reset_kept(selection.kept, count);
     for (size_t i = 0; i < count; ++i) {
         const double limit =
-            options_.is_relative ? options_.delta * last_sent(push.keys[i]) : options_.delta;
-        selection.kept[i / 8] |= static_cast<std::byte>(unsigned{greatest_[i] > limit} << i % 8);
+            options_.is_relative ? options_.delta * last_sent(block.keys[i]) : options_.delta;
+        kept[i / 8] |= static_cast<std::byte>(unsigned{greatest_[i] > limit} << i % 8);
     }
-    held.settle(push.keys, merged_.slots, merged_.values, selection.kept);
-    if (options_.is_relative) remember_sent(push.keys, selection.kept);
-    selection.keep_of(merged_.values, rows.row_bytes());
+    held.settle(block.keys, merged_.slots, merged_.values, kept);
+    if (options_.is_relative) remember_sent(block.keys, kept);
+}
+
+Status Significant::select(const RowKind& rows, const PushedRows& push, HeldBack& held,
+                           Selection& selection) {
+    const size_t row_bytes = rows.row_bytes();
+    selection.begin(push.keys.size());
+    for (size_t begin = 0; begin < push.keys.size(); begin += kBlockKeys) {
+        const size_t count = std::min(kBlockKeys, push.keys.size() - begin);
+        const auto kept = std::span(selection.kept).subspan(begin / 8, kept_bytes(count));
+        const PushedRows block{push.keys.part(begin, count),
+                               push.values.subspan(begin * row_bytes, count * row_bytes)};
+        select_block(rows, block, held, kept);
+        selection.add_kept(kept, merged_.values, row_bytes);
+    }
     return {};
 }
 

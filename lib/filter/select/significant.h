@@ -37,6 +37,9 @@ public:
                                 Selection& selection) override;
 
 private:
+    /// Sets the bits of those that travel. `merged_` has all rows then.
+    void select_block(const RowKind& rows, const PushedRows& block, HeldBack& held,
+                      std::span<std::byte> kept);
     [[nodiscard]] double last_sent(uint64_t key) const noexcept;
     void remember_sent(const CallKeys& keys, std::span<const std::byte> kept);
 
