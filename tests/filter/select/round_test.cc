@@ -38,7 +38,6 @@ TEST_SUITE("round") {
         for (const RoundForm form : kForms) {
             Round selector({.form = form, .seed = seed});
             REQUIRE(selector.check(kFloats));
-            std::vector<std::byte> before;
             for (int round = 0; round < 20; ++round) {
                 const Call<float> call = random_floats(random);
                 Selection selection;

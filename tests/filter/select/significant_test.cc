@@ -106,6 +106,27 @@ TEST_SUITE("significant") {
         }
     }
 
+    TEST_CASE("calls of many keys, and ranges of a dense table, are looked at to their end") {
+        for (const uint64_t count : {2'047, 2'048, 2'049, 5'000}) {
+            HeldBack held(kFloats, kEnough, KeyRange{0, 10'000});
+            Significant selector({.delta = 1});
+            std::vector<float> values;
+            for (uint64_t i = 0; i < count; ++i)
+                values.push_back(i % 3 == 0 ? static_cast<float>(i) + 2 : 1);
+            const auto bytes = std::as_bytes(std::span<const float>(values));
+            Selection selection;
+            REQUIRE(selector.select(kFloats, {CallKeys(KeyRange{100, 100 + count}), bytes}, held,
+                                    selection));
+            const auto sent = typed<float>(selection.values);
+            REQUIRE(sent.size() == (count + 2) / 3);
+            for (uint64_t i = 0; i < count; ++i) {
+                REQUIRE(is_kept(selection.kept, i) == (i % 3 == 0));
+                REQUIRE((held.find(100 + i) != nullptr) == (i % 3 != 0));
+                if (i % 3 == 0) REQUIRE(sent[i / 3] == values[i]);
+            }
+        }
+    }
+
     TEST_CASE("of the greatest values, the greatest that is held travels") {
         const RowKind rows{ValueType::kInt32, 1, Combine::kMax};
         HeldBack held(rows, kEnough);

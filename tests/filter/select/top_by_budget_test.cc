@@ -85,11 +85,11 @@ TEST_SUITE("top_by_budget") {
         HeldBack held(kFloats, 2 * (sizeof(float) + KeySlots::kBytesPerKey));
         REQUIRE(held.row_count_max() == 2);
         Selection selection;
-        const Call<float> call{{1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}};
+        const Call<float> call{{1, 2, 3, 4, 5}, {3, 1, 5, 2, 4}};
         REQUIRE(selector.select(kFloats, call.pushed(), held, selection));
-        CHECK(typed<float>(selection.values) == std::vector<float>{3, 4, 5});
+        CHECK(typed<float>(selection.values) == std::vector<float>{3, 5, 4});
         CHECK(held.row_count() == 2);
-        const Call<float> next{{1, 2}, {1, 1}};
+        const Call<float> next{{2, 4}, {1, 1}};
         clock.advance(2 * kMillisecond);
         REQUIRE(selector.select(kFloats, next.pushed(), held, selection));
         CHECK(selection.kept_count == 0);
