@@ -94,6 +94,24 @@ TEST_SUITE("round") {
         }
     }
 
+    TEST_CASE("each call draws anew") {
+        const RowKind floats{ValueType::kFloat32, 1, Combine::kSum};
+        HeldBack held(floats, kEnough);
+        for (const RoundForm form : kForms) {
+            Round selector({.form = form});
+            std::vector<float> values(200, form == RoundForm::kFixed32 ? 1e-7F : 0.1F);
+            for (size_t i = 0; i < values.size(); i += 2)
+                values[i] = 1;
+            const auto bytes = std::as_bytes(std::span<const float>(values));
+            const PushedRows push{CallKeys(KeyRange{0, 200}), bytes};
+            Selection first;
+            Selection second;
+            REQUIRE(selector.select(floats, push, held, first));
+            REQUIRE(selector.select(floats, push, held, second));
+            CHECK(first.rounded != second.rounded);
+        }
+    }
+
     TEST_CASE("rests for which there is no room are left out, and the limit is kept") {
         HeldBack held({ValueType::kFloat32, 1, Combine::kSum}, 100);
         REQUIRE(held.row_count_max() == 1);
