@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Combine: how the servers combine what several workers push in an iteration.
+/// CombineAs: how the servers combine what several workers push in an iteration, where a rule chooses it.
 
-#include <cstdint>
-
+#include "lib/key/combine.h"
 #include "lib/key/value_type.h"
 
 namespace weir {
 
-/// How the pushes of several workers are combined before the rule sees them. kMean divides the sum by
-/// the number of pushes to the row.
-enum class Combine : uint8_t { kSum, kMax, kMin, kLast, kMean };
-
-[[nodiscard]] constexpr const char* to_string(Combine combine) noexcept {
-    switch (combine) {
-        case Combine::kSum: return "sum";
-        case Combine::kMax: return "greatest";
-        case Combine::kMin: return "least";
-        case Combine::kLast: return "last";
-        case Combine::kMean: return "mean";
-    }
-    return "unknown";
-}
-
-/// The same where a rule chooses it by the arguments of the iteration, for rows that hold values of
-/// a type that they choose, too. Not kMean.
+/// Chosen by the arguments of the iteration, for rows that hold values of a type that they choose, too.
+/// Not kMean.
 struct CombineAs {
     Combine combine = Combine::kSum;
     ValueType type = ValueType::kUInt64;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/filter/select/kept_bits.h"
+
+#include <cstring>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "lib/base/random.h"
+#include "lib/filter/select/selector.h"
+#include "tests/seed.h"
+
+TEST_SUITE("kept_bits") {
+    using namespace weir;
+    using namespace weir::filter;
+
+    TEST_CASE("a bitmap of all keys has no bit behind the last one") {
+        std::vector<std::byte> kept;
+        for (size_t count = 0; count < 200; ++count) {
+            reset_kept(kept, count, true);
+            CHECK(kept.size() == (count + 7) / 8);
+            CHECK(count_kept(kept) == count);
+            for (size_t i = 0; i < count; ++i)
+                CHECK(is_kept(kept, i));
+            reset_kept(kept, count);
+            CHECK(count_kept(kept) == 0);
+        }
+    }
+
+    TEST_CASE("rows that are kept are written side by side, whatever their size") {
+        WEIR_TEST_SEED(seed, 1);
+        Random random(seed);
+        for (const size_t row_bytes : {4, 8, 12, 256}) {
+            for (int round = 0; round < 200; ++round) {
+                const size_t count = random.below(300);
+                const uint64_t of_ten = random.below(11);
+                std::vector<std::byte> rows(count * row_bytes);
+                for (std::byte& byte : rows)
+                    byte = static_cast<std::byte>(random());
+                std::vector<std::byte> kept;
+                std::vector<std::byte> wanted;
+                reset_kept(kept, count);
+                for (size_t i = 0; i < count; ++i) {
+                    if (random.below(10) >= of_ten) continue;
+                    set_kept(kept, i);
+                    const auto row = rows.begin() + static_cast<ptrdiff_t>(i * row_bytes);
+                    wanted.insert(wanted.end(), row, row + static_cast<ptrdiff_t>(row_bytes));
+                }
+                Selection selection;
+                selection.kept = kept;
+                selection.keep_of(rows, row_bytes);
+                CHECK(selection.kept_count * row_bytes == wanted.size());
+                CHECK(selection.values == wanted);
+                size_t calls = 0;
+                for_each_kept(kept, [&](size_t i) { calls += is_kept(kept, i) ? 1 : 1000; });
+                CHECK(calls == selection.kept_count);
+            }
+        }
+    }
+
+    TEST_CASE("a selection of all entries has all rows") {
+        const std::vector<float> values{1, 2, 3};
+        Selection selection;
+        selection.rounded.resize(7);
+        selection.keep_all({CallKeys(KeyRange{5, 8}), std::as_bytes(std::span(values))});
+        CHECK(selection.kept == std::vector{std::byte{7}});
+        CHECK(selection.kept_count == 3);
+        CHECK(std::memcmp(selection.values.data(), values.data(), 12) == 0);
+        CHECK(selection.rounded.empty());
+    }
+}
