@@ -50,7 +50,7 @@ TEST_SUITE("elastic_history") {
         CHECK(counts.narrow_pulls >= count / 4);
         CHECK(counts.push_pulls >= 2 * count);
         CHECK(counts.calls_of_two >= 2 * count);
-        CHECK(counts.erasures >= 10 * count);
+        CHECK(counts.erasures >= 5 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }
