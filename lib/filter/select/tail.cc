@@ -17,11 +17,11 @@ Status Tail::check(const RowKind& /*rows*/) const {
 
 Status Tail::select(const RowKind& rows, const PushedRows& push, HeldBack& /*held*/,
                     Selection& selection) {
-    constexpr size_t kKeysAhead = 8;
+    constexpr size_t kAhead = 8;
     const size_t count = push.keys.size();
     reset_kept(selection.kept, count);
     for (size_t i = 0; i < count; ++i) {
-        if (i + kKeysAhead < count) sketch_.prefetch(push.keys[i + kKeysAhead]);
+        if (i + kAhead < count) sketch_.prefetch(push.keys[i + kAhead]);
         if (sketch_.add(push.keys[i]) >= first_kept_) set_kept(selection.kept, i);
     }
     selection.keep_of(push.values, rows.row_bytes());
