@@ -129,7 +129,7 @@ bool HeldBack::hold(uint64_t key, const std::byte* row) {
 void HeldBack::settle(const CallKeys& keys, std::span<const uint32_t> slots,
                       std::span<const std::byte> rows, std::span<std::byte> kept) {
     WEIR_CHECK(slots.size() == keys.size() && rows.size() == keys.size() * row_bytes_ &&
-               kept.size() == kept_bytes(keys.size()));
+               kept.size() == bitmap_bytes(keys.size()));
     free_rows(keys, slots, rows, kept);
     const size_t count = keys.size();
     for (size_t i = 0; i < count; ++i) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bitmap of kept entries: a bit for each key of a call, that of key i in byte i / 8 as 1 << i
-/// % 8. Unused bits are 0.
+/// The bitmap (bitmap.h) of kept entries: a bit for each key of a call.
 
 #include <algorithm>
 #include <bit>
@@ -12,11 +11,9 @@
 #include <span>
 #include <vector>
 
-namespace weir::filter {
+#include "lib/filter/bitmap.h"
 
-[[nodiscard]] constexpr size_t kept_bytes(size_t key_count) noexcept {
-    return key_count / 8 + (key_count % 8 != 0 ? 1 : 0);
-}
+namespace weir::filter {
 
 [[nodiscard]] inline bool is_kept(std::span<const std::byte> kept, size_t i) noexcept {
     return (std::to_integer<unsigned>(kept[i / 8]) >> i % 8 & 1U) != 0;
@@ -28,7 +25,7 @@ inline void set_kept(std::span<std::byte> kept, size_t i) noexcept {
 
 /// Makes `kept` the bitmap of so many keys, none of them kept, or all of them.
 inline void reset_kept(std::vector<std::byte>& kept, size_t key_count, bool all = false) {
-    kept.assign(kept_bytes(key_count), all ? std::byte{0xff} : std::byte{0});
+    kept.assign(bitmap_bytes(key_count), all ? std::byte{0xff} : std::byte{0});
     if (all && key_count % 8 != 0) kept.back() = static_cast<std::byte>((1U << key_count % 8) - 1);
 }
 
@@ -42,13 +39,6 @@ inline void reset_kept(std::vector<std::byte>& kept, size_t key_count, bool all 
 
 [[nodiscard]] inline size_t kept_words(std::span<const std::byte> kept) noexcept {
     return (kept.size() + 7) / 8;
-}
-
-[[nodiscard]] inline size_t count_kept(std::span<const std::byte> kept) noexcept {
-    size_t count = 0;
-    for (size_t word = 0; word < kept_words(kept); ++word)
-        count += static_cast<size_t>(std::popcount(kept_word(kept, word)));
-    return count;
 }
 
 /// Calls `function(i)` for each kept key, in ascending order.

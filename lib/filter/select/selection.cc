@@ -62,7 +62,7 @@ void Selection::begin(size_t key_count) {
 
 void Selection::add_kept(std::span<const std::byte> of_next, std::span<const std::byte> rows,
                          size_t row_bytes) {
-    const size_t count = count_kept(of_next);
+    const size_t count = count_bits(of_next);
     values.resize((kept_count + count) * row_bytes);
     const size_t copied =
         compact_rows(of_next, rows, row_bytes, values.data() + kept_count * row_bytes);

@@ -55,7 +55,7 @@ Status Significant::select(const RowKind& rows, const PushedRows& push, HeldBack
     selection.begin(push.keys.size());
     for (size_t begin = 0; begin < push.keys.size(); begin += kBlockKeys) {
         const size_t count = std::min(kBlockKeys, push.keys.size() - begin);
-        const auto kept = std::span(selection.kept).subspan(begin / 8, kept_bytes(count));
+        const auto kept = std::span(selection.kept).subspan(begin / 8, bitmap_bytes(count));
         const PushedRows block{push.keys.part(begin, count),
                                push.values.subspan(begin * row_bytes, count * row_bytes)};
         select_block(rows, block, held, kept);

@@ -19,11 +19,11 @@ TEST_SUITE("kept_bits") {
         for (size_t count = 0; count < 200; ++count) {
             reset_kept(kept, count, true);
             CHECK(kept.size() == (count + 7) / 8);
-            CHECK(count_kept(kept) == count);
+            CHECK(count_bits(kept) == count);
             for (size_t i = 0; i < count; ++i)
                 CHECK(is_kept(kept, i));
             reset_kept(kept, count);
-            CHECK(count_kept(kept) == 0);
+            CHECK(count_bits(kept) == 0);
         }
     }
 

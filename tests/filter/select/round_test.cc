@@ -43,7 +43,7 @@ TEST_SUITE("round") {
                 Selection selection;
                 REQUIRE(selector.select(kFloats, call.pushed(), held, selection));
                 CHECK(selection.kept_count == call.keys.size());
-                CHECK(count_kept(selection.kept) == call.keys.size());
+                CHECK(count_bits(selection.kept) == call.keys.size());
                 CHECK(selection.round_form == form);
                 std::vector<float> back(call.values.size());
                 REQUIRE(unround_values(form, selection.rounded, back));

@@ -73,8 +73,8 @@ void add_call(Sums<T>& sums, const Call<T>& call, uint32_t width) {
 /// What of a call travels. Also checks that a selection is well-formed.
 template <class T>
 void add_selection(Sums<T>& sums, const Call<T>& call, const Selection& selection, uint32_t width) {
-    REQUIRE(selection.kept.size() == kept_bytes(call.keys.size()));
-    REQUIRE(count_kept(selection.kept) == selection.kept_count);
+    REQUIRE(selection.kept.size() == bitmap_bytes(call.keys.size()));
+    REQUIRE(count_bits(selection.kept) == selection.kept_count);
     const auto values = typed<T>(selection.values);
     REQUIRE(values.size() == selection.kept_count * width);
     size_t next = 0;

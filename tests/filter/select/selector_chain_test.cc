@@ -76,7 +76,7 @@ TEST_SUITE("selector_chain") {
             REQUIRE(chain.select(kFloats, push, held, selection));
             CHECK(typed<float>(selection.values) == std::vector<float>{0, 30, 60, 90});
             CHECK(selection.kept.size() == 13);
-            CHECK(count_kept(selection.kept) == 4);
+            CHECK(count_bits(selection.kept) == 4);
             CHECK(is_kept(selection.kept, 60));
         }
         CHECK(first.calls == 3);
