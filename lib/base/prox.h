@@ -33,8 +33,21 @@ template <class T>
     return far > rest ? far : rest;
 }
 
+/// The weight of a key that rests: a zero, with the sign that no step gives. So workers learn from a
+/// pulled weight, without another byte, what only the servers know: the gradient of all workers.
+template <class T>
+inline constexpr T kAtRest = -T(0);
+
+/// Whether a weight is kAtRest. Every other zero, also that of a key which was never pushed, is not.
+template <class T>
+[[nodiscard, gnu::always_inline]] inline bool is_at_rest(T weight) noexcept {
+    return weight == 0 && std::signbit(weight);
+}
+
 /// One step of  min_w  gradient * (w - weight) + curvature / 2 * (w - weight)^2 + l1 * |w|.
 ///
+/// rest: a weight that was and stays 0 while |gradient| < rest becomes kAtRest. For the KKT filter,
+///     with l1 less a margin; 0: none does.
 /// curvature >= 0: the soft threshold gives the step, which is then cut to +-trust. Trust becomes
 ///     max(4 * |step|, trust / 2, 1e-9). The step is the difference of the *stored* weights, so
 ///     that a worker that sees both weights computes the same trust as the server. A curvature
@@ -47,11 +60,12 @@ template <class T>
 ///     Large-scale Bayesian logistic regression, 2007.
 template <class T>
 [[nodiscard, gnu::always_inline]] inline ProxState<T> prox_l1_step(ProxState<T> old, T gradient,
-                                                                   T curvature, T l1) noexcept {
+                                                                   T curvature, T l1,
+                                                                   T rest = 0) noexcept {
     // What counts as flat: 1e-200, or the smallest normal number where that is larger.
     constexpr T kFlat = static_cast<T>(
         std::max<double>(1e-200, static_cast<double>(std::numeric_limits<T>::min())));
-    const T w = old.weight;
+    const T w = old.weight + T(0);  // -0 + 0 = 0: it may rest no more
     const T trust = old.trust;
     const T u = curvature > kFlat ? curvature : kFlat;
     const T right = gradient + l1;  // the slope at w where the new weight is above 0
@@ -64,7 +78,9 @@ template <class T>
     step = step > trust ? trust : step;
     const T next = w + step;
     const bool move = curvature < 0;
-    return {move ? w - gradient / curvature : next, move ? trust : trust_after(trust, next - w)};
+    const bool rests = std::abs(gradient) < rest && w == 0 && next == 0;
+    return {move ? w - gradient / curvature : (rests ? kAtRest<T> : next),
+            move ? trust : trust_after(trust, next - w)};
 }
 
 }  // namespace weir

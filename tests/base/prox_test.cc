@@ -93,6 +93,29 @@ TEST_SUITE("prox") {
         CHECK(std::isfinite(prox_l1_step({0, 1}, -1e300, 0, 0).weight));
     }
 
+    TEST_CASE("a weight that was and stays 0 rests while its gradient is within the bound") {
+        const auto step = [](double weight, double gradient, double curvature = 1) {
+            return weir::prox_l1_step<double>({weight, 1}, gradient, curvature, 1, 0.875);
+        };
+        for (const double zero : {0.0, -0.0}) {
+            for (const double gradient : {0.0, 0.874, -0.874})
+                CHECK(weir::is_at_rest(step(zero, gradient).weight));
+            for (const double gradient : {0.875, -0.875, 1.0, -1.0}) {
+                CHECK(step(zero, gradient).weight == 0);
+                CHECK_FALSE(weir::is_at_rest(step(zero, gradient).weight));
+            }
+            CHECK(step(zero, 1.5).weight == -0.5);
+            CHECK(step(zero, 0.5).trust == prox_l1_step({0, 1}, 0.5, 1, 1).trust);
+            CHECK_FALSE(weir::is_at_rest(step(zero, 0, -1).weight));  // a move says nothing
+            CHECK_FALSE(weir::is_at_rest(prox_l1_step({zero, 1}, 0, 1, 1).weight));
+            CHECK_FALSE(weir::is_at_rest(prox_l1_step({zero, 1}, 0, 1, 0).weight));
+        }
+        CHECK(step(0.25, 0.5).weight == 0);  // the gradient was that of another weight
+        CHECK_FALSE(weir::is_at_rest(step(0.25, 0.5).weight));
+        // A bound above l1 keeps no weight at 0.
+        CHECK(weir::prox_l1_step<double>({0, 1}, 1.5, 1, 1, 9).weight == -0.5);
+    }
+
     TEST_CASE("a negative curvature moves the weight without threshold, cut or change of trust") {
         const ProxState moved = prox_l1_step({1, 0.5}, 7.0 * 0.25, -0.25, 3);
         CHECK(moved.weight == 8);

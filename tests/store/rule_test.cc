@@ -111,10 +111,13 @@ TEST_SUITE("rule") {
             double trust = std::abs(pick()) + 1e-9;
             const double pushed[2] = {pick(), pick()};
             const RuleParameters parameters{{std::abs(pick()), 1}};
-            const auto expected =
-                prox_l1_step({value, trust}, pushed[0], pushed[1], parameters.value[0]);
-            rules::ProxL1::update(value, &trust, pushed, RuleContext{.parameters = parameters});
+            const RuleArguments arguments{{std::abs(pick())}};
+            const auto expected = prox_l1_step({value, trust}, pushed[0], pushed[1],
+                                               parameters.value[0], arguments.value[0]);
+            rules::ProxL1::update(value, &trust, pushed,
+                                  RuleContext{.parameters = parameters, .arguments = arguments});
             REQUIRE(value == expected.weight);
+            REQUIRE(is_at_rest(value) == is_at_rest(expected.weight));
             REQUIRE(trust == expected.trust);
         }
     }

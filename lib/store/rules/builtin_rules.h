@@ -243,7 +243,7 @@ struct Ftrl : Descent {
 };
 
 /// One step of proximal Newton per value, inside a trust region, which is the rule's state: see
-/// prox_l1_step(). Pushed per value: gradient, curvature. Parameters: lambda, first trust.
+/// prox_l1_step(). Pushed per value: gradient, curvature. Parameters: lambda, first trust. Arguments: rest.
 struct ProxL1 : Plain {
     static constexpr uint32_t kStateValues = 1;
     static constexpr uint32_t kPushedValues = 2;
@@ -253,13 +253,16 @@ struct ProxL1 : Plain {
 
     static constexpr std::array kParameters = {RuleParameter{.name = "lambda", .may_be_zero = true},
                                                RuleParameter{.name = "first_trust"}};
+    static constexpr std::array kArguments = {RuleArgument{.name = "rest"}};
 
     static double initial_state(const RuleParameters& p) { return p.value[1]; }
 
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleContext& c) {
         const T lambda = static_cast<T>(c.parameters.value[0]);
-        const ProxState<T> next = prox_l1_step<T>({value, *state}, pushed[0], pushed[1], lambda);
+        const T rest = static_cast<T>(c.arguments.value[0]);
+        const ProxState<T> next =
+            prox_l1_step<T>({value, *state}, pushed[0], pushed[1], lambda, rest);
         value = next.weight;
         *state = next.trust;
     }
