@@ -23,6 +23,7 @@ constexpr int kDecadeLabelCountMax = 8;
 constexpr size_t kDotCountMax = 80;  ///< with more passes the curve alone is clearer
 constexpr size_t kTitleLengthMax = 84;
 constexpr const char* kInk = "#1667c0";
+constexpr const char* kFilteredInk = "#2a9d8f";
 /// Differences below this part of the objective are rounding.
 constexpr double kDrawnRounding = 1e-14;
 
@@ -209,6 +210,32 @@ std::string descent(std::span<const PlotPoint> points, const PlotPoint& best, do
     return svg;
 }
 
+/// The curve of the shares that the passes left out, with its axis on the right. It goes from one pass that
+/// left out features to the next, over those that did not: they are dots at the bottom.
+std::string filtered_shares(std::span<const PlotPoint> points, const TimeAxis& x) {
+    const auto page = [](double share) { return kBottom - share * (kBottom - kTop); };
+    std::string path;
+    std::string dots;
+    for (const PlotPoint& point : points) {
+        const double at_x = x.page(point.seconds);
+        const double at_y = page(std::clamp(point.filtered, 0.0, 1.0));
+        if (point.filtered > 0)
+            path += fmt::format("{}{:.2f} {:.2f}", path.empty() ? "M" : "L", at_x, at_y);
+        dots += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"2\"/>\n", at_x, at_y);
+    }
+    if (path.empty()) return "";
+    std::string svg = fmt::format(
+        "<path d=\"{0}\" fill=\"none\" stroke=\"{1}\"/>\n<g fill=\"{1}\" font-size=\"9\">\n{2}",
+        path, kFilteredInk, points.size() <= kDotCountMax ? dots : "");
+    for (const int percent : {0, 50, 100})
+        svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kRight + 4,
+                           page(percent / 100.0) + 3, percent);
+    return svg + fmt::format(
+                     "<text x=\"{}\" y=\"{}\" font-size=\"11\">features filtered, "
+                     "%</text>\n</g>\n",
+                     kLeft, kTop - 12);
+}
+
 struct MarkStyle {
     PlotMark::Kind kind;
     const char* ink;
@@ -311,7 +338,8 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
     const TimeAxis x = TimeAxis::up_to(last);
     const LogAxis y = LogAxis::over(least, most);
     return frame(text, "seconds", "objective \u2212 best") + grid(x, y) +
-           marks_and_legend(marks, x) + descent(finite, *best, floor, x, y) + "</svg>\n";
+           marks_and_legend(marks, x) + filtered_shares(finite, x) +
+           descent(finite, *best, floor, x, y) + "</svg>\n";
 }
 
 std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_label,

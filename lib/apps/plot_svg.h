@@ -8,10 +8,11 @@
 
 namespace weir::apps {
 
-/// The objective after a pass.
+/// The objective after a pass, and the share of the features that the pass left out.
 struct PlotPoint {
     double seconds = 0;
     double objective = 0;
+    double filtered = 0;
 };
 
 struct PlotText {
@@ -30,7 +31,7 @@ struct PlotMark {
 /// Plots the objective minus its best value, on a logarithmic axis, against time. Each pass is a
 /// dot (with many passes the curve alone), and a vertical line marks the best value. Points that
 /// are not finite are left out. If all values are the same, or there is none, the plot is a text
-/// that says so. Failures, moves and managers of `marks` are vertical lines with their text, checkpoints are
+/// that says so. Shares that are not 0 are a second curve, from 0 at the bottom to 1 at the top. Failures, moves and managers of `marks` are vertical lines with their text, checkpoints are
 /// triangles on the axis of time, crosses if they failed, and show their text when they are pointed at; a
 /// legend says what is what.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,

@@ -87,7 +87,7 @@ Status exchange_of(Client& client) {
     for (uint64_t iteration = 1; iteration <= 4; ++iteration) {
         const std::vector<double> pairs{1 + me, 2, 0, 1};
         std::vector<double> weights(2, 99);
-        exchange->push(iteration, keys, pairs);
+        exchange->push(iteration, keys, pairs, 0);
         exchange->pull(iteration, keys, weights);
         WEIR_TRY(exchange->wait(iteration));
         expected = prox_l1_step<double>(expected, 6, 6, kL1);
@@ -136,7 +136,7 @@ std::vector<Wait> all_waits() {
              const std::vector<double> pairs(4, 1.0);
              std::vector<double> weights(2);
              const WaitAtExit wait_at_exit(exchange);
-             exchange.push(iteration, keys, pairs);
+             exchange.push(iteration, keys, pairs, 0);
              exchange.pull(iteration, keys, weights);
              return exchange.wait(iteration);
          }},
@@ -227,6 +227,49 @@ TEST_SUITE("client exchange") {
         }
     }
 
+    TEST_CASE(
+        "all workers learn with the weights which features rest by the sum of their gradients") {
+        const auto job = start(2);
+        std::vector<Status> outcomes(2);
+        std::vector<std::vector<double>> weights(2, std::vector<double>(20));
+        test::each_worker(*job, [&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto exchange =
+                std::move(ClientExchange::make(client, "t", 1, place_of(client))).value();
+            std::vector<uint64_t> keys(20);  // a list that travels by its hash, and by two shards
+            std::iota(keys.begin(), keys.end(), 1);
+            std::vector<double> pairs(40, 1);
+            for (size_t k = 0; k < 20; ++k)  // sums: 0.5, 0.95, 3
+                pairs[2 * k] = k % 3 == 0 ? (i == 0 ? 2.5 : -2) : k % 3 == 1 ? 0.475 : 1.5;
+            exchange->push(1, keys, pairs, 0.9);
+            exchange->pull(1, keys, weights[i]);
+            outcomes[i] = exchange->wait(1);
+        });
+        for (uint32_t i = 0; i < 2; ++i) {
+            REQUIRE(outcomes[i]);
+            for (size_t k = 0; k < 20; ++k) {
+                CHECK(is_at_rest(weights[i][k]) == (k % 3 == 0));
+                CHECK((weights[i][k] != 0) == (k % 3 == 2));
+            }
+        }
+    }
+
+    TEST_CASE("workers with different bounds of rest are told so") {
+        const auto job = start(2);
+        std::vector<Status> outcomes(2);
+        test::each_worker(*job, [&](uint32_t i) {
+            auto client = std::move(job->make_client(i)).value();
+            auto exchange =
+                std::move(ClientExchange::make(client, "t", 1, place_of(client))).value();
+            const std::vector<uint64_t> keys{3, 5};
+            const std::vector<double> pairs(4, 1);
+            exchange->push(1, keys, pairs, 0.5 + 0.25 * i);
+            outcomes[i] = exchange->wait(1);
+        });
+        CHECK((outcomes[0].code() == Errc::kDifferentArguments ||
+               outcomes[1].code() == Errc::kDifferentArguments));
+    }
+
     TEST_CASE("wait() at an error returns when nothing of the exchange's is under way any more") {
         constexpr size_t kKeys = 4096;
         const auto job = start(2);
@@ -242,16 +285,16 @@ TEST_SUITE("client exchange") {
             if (i == 1) {
                 std::this_thread::sleep_for(milliseconds(200));
                 std::vector<double> own(kKeys);
-                exchange->push(1, keys, pairs);
+                exchange->push(1, keys, pairs, 0);
                 exchange->pull(1, keys, own);
                 outcomes[i] = exchange->wait(1);
-                exchange->push(2, keys, pairs);
+                exchange->push(2, keys, pairs, 0);
                 CHECK(exchange->wait(2).code() == Errc::kPeerLost);
             } else {
                 // The first push is refused before it is sent. The pull waits for worker 1.
                 const std::vector<double> wrong(2 * kKeys, std::nan(""));
-                exchange->push(1, keys, wrong);
-                exchange->push(1, keys, pairs);
+                exchange->push(1, keys, wrong, 0);
+                exchange->push(1, keys, pairs, 0);
                 exchange->pull(1, keys, weights);
                 outcomes[i] = exchange->wait(1);
                 std::fill(weights.begin(), weights.end(), -7.0);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr/lr_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -24,6 +26,25 @@ std::string lines(uint64_t seed, uint64_t count) {
         text += positive ? "+1 " : "-1 ";
         text += "1:" + std::to_string(random.uniform() - 0.5);
         text += positive ? " 3:1\n" : " 3:-1\n";
+    }
+    return text;
+}
+
+/// A few of many words in each line, most of them rare; every seventh word tells.
+std::string words(uint64_t seed, uint64_t count) {
+    Random random(seed);
+    std::string text;
+    for (uint64_t i = 0; i < count; ++i) {
+        std::set<uint64_t> line;
+        while (line.size() < 20)
+            line.insert(static_cast<uint64_t>(std::pow(20'000, random.uniform())));
+        double margin = random.uniform() - 0.5;
+        for (const uint64_t word : line)
+            margin += word % 7 == 0 ? (word % 2 == 0 ? 0.7 : -0.7) : 0;
+        text += margin > 0 ? "+1" : "-1";
+        for (const uint64_t word : line)
+            text += ' ' + std::to_string(word) + ":1";
+        text += '\n';
     }
     return text;
 }
@@ -100,6 +121,7 @@ TEST_SUITE("lr run") {
             {"blocks: from 0 to 5", [](LrRunOptions& own) { own.solver.block_count = 5; }},
             {"passes: from 7 to 2000", [](LrRunOptions& own) { own.solver.pass_count_max = 7; }},
             {"tolerance: from", [](LrRunOptions& own) { own.solver.tolerance = 0.1; }},
+            {"kkt: from 0 to 1", [](LrRunOptions& own) { own.solver.kkt = false; }},
             {"seed: from 1 to 3", [](LrRunOptions& own) { own.solver.seed = 3; }},
             {"number of test files: from 0 to 1",
              [&](LrRunOptions& own) { own.test = {test_file}; }},
@@ -115,6 +137,32 @@ TEST_SUITE("lr run") {
                 CHECK(run.error().message().find(one.first) != std::string::npos);
             }
         }
+    }
+
+    TEST_CASE("with a KKT filter less is sent, and the optimum is the same") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", words(1, 1500)), folder.file("b", words(2, 1500))};
+        options.solver.l1 = 12;
+        options.solver.tolerance = 0;
+        options.solver.pass_count_max = 30;
+        const std::vector<Result<LrRun>> filtered = train(2, options);
+        options.solver.kkt = false;
+        const std::vector<Result<LrRun>> whole = train(2, options);
+        REQUIRE(filtered[0].has_value());
+        REQUIRE(whole[0].has_value());
+        const LrResult& result = filtered[0]->result;
+        CHECK(result.objective == doctest::Approx(whole[0]->result.objective).epsilon(1e-4));
+        double most = 0;
+        for (const LrProgress& pass : result.history)
+            most = std::max(most, pass.filtered_share);
+        CHECK(most > 0.8);
+        CHECK(result.history.back().filtered_share == 0);
+        for (const LrProgress& pass : whole[0]->result.history)
+            CHECK(pass.filtered_share == 0);
+        // Joint steps, which the filter does not concern, send much where many weights are not 0.
+        CHECK(result.nonzero_count < 100);
+        CHECK(filtered[0]->bytes_sent < whole[0]->bytes_sent / 10 * 7);
     }
 
     TEST_CASE("workers that were started with different l1 are told so") {

@@ -100,7 +100,7 @@ public:
         return std::span<double>(buffers_.emplace_back(count, 0.0));
     }
 
-    void push(uint64_t, std::span<const uint64_t>, std::span<const double>) override {
+    void push(uint64_t, std::span<const uint64_t>, std::span<const double>, double) override {
         ++under_way_;
     }
 

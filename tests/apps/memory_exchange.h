@@ -36,9 +36,12 @@ public:
         return applied_;
     }
 
-    void push(uint64_t iteration, std::span<const uint64_t> keys, std::span<const double> pairs) {
+    void push(uint64_t iteration, std::span<const uint64_t> keys, std::span<const double> pairs,
+              double rest) {
         const std::lock_guard lock(mutex_);
         Pending& pending = pending_[iteration];
+        WEIR_CHECK(pending.push_count == 0 || pending.rest == rest);
+        pending.rest = rest;
         for (size_t i = 0; i < keys.size(); ++i) {
             WEIR_CHECK(i == 0 || keys[i - 1] < keys[i]);
             auto& [gradient, curvature] = pending.sums[keys[i]];
@@ -50,7 +53,7 @@ public:
             WEIR_CHECK(iteration == applied_ + 1);
             for (const auto& [key, pair] : pending.sums) {
                 ProxState<double>& state = table_[key];
-                state = prox_l1_step(state, pair.first, pair.second, l1_);
+                state = prox_l1_step(state, pair.first, pair.second, l1_, pending.rest);
             }
             pending_.erase(iteration);
             applied_ = iteration;
@@ -87,6 +90,7 @@ public:
 private:
     struct Pending {
         uint32_t push_count = 0;
+        double rest = 0;
         std::unordered_map<uint64_t, std::pair<double, double>> sums;
     };
 
@@ -115,10 +119,10 @@ public:
         return std::span<double>(buffers_.emplace_back(count, 0.0));
     }
 
-    void push(uint64_t iteration, std::span<const uint64_t> keys,
-              std::span<const double> pairs) override {
+    void push(uint64_t iteration, std::span<const uint64_t> keys, std::span<const double> pairs,
+              double rest) override {
         WEIR_CHECK(iteration == ++pushed_ && pairs.size() == 2 * keys.size());
-        server_.push(iteration, keys, pairs);
+        server_.push(iteration, keys, pairs, rest);
     }
 
     void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) override {

@@ -66,6 +66,18 @@ TEST_SUITE("plot_svg") {
         CHECK_FALSE(has(plot_descent(points, {"t", "n"}), ">failure<"));
     }
 
+    TEST_CASE("shares of features that passes left out are a second curve, if there are any") {
+        const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010, 0.5}, {3, 1001}, {4, 1000, 1}};
+        const std::string svg = plot_descent(points, {"t", "n"});
+        CHECK(has(svg, ">features filtered, %<"));
+        CHECK(has(svg, "<path d=\"M410.00 238.00L736.00 76.00\""));  // not by the pass over all
+        CHECK(has(svg, "<circle cx=\"573.00\" cy=\"400.00\" r=\"2\"/>"));
+        CHECK(has(svg, ">100</text>"));
+        CHECK_FALSE(has(plot_descent(std::span(points).first(1), {"t", "n"}), "filtered"));
+        const std::vector<PlotPoint> none = {{1, 1100}, {2, 1010}};
+        CHECK_FALSE(has(plot_descent(none, {"t", "n"}), "filtered"));
+    }
+
     TEST_CASE("a tenth of the distance is a decade on the page") {
         const std::vector<PlotPoint> points = {{1, 1100}, {2, 1010}, {3, 1001}, {4, 1000}};
         const std::string svg = plot_descent(points, {"t", "n"});

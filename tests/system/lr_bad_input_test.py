@@ -142,7 +142,8 @@ class BadInput(testing.Folder, unittest.TestCase):
     def test_flags_out_of_range(self):
         train = self.file("ok.svm")
         for flag, value in (("--servers", 0), ("--shards", 0), ("--workers", 0), ("--servers", -1), ("--servers", 5000), ("--l1", -1), ("--l1", "x"),
-                            ("--passes", "many"), ("--tolerance", -1), ("--threads", 0), ("--skip-bad", -1), ("--passes", -1), ("--blocks", -1), ("--frobnicate", 1)):
+                            ("--passes", "many"), ("--tolerance", -1), ("--threads", 0), ("--skip-bad", -1), ("--passes", -1), ("--blocks", -1),
+                            ("--kkt", "maybe"), ("--frobnicate", 1)):
             with self.subTest(f"{flag} {value}"):
                 self.assertEqual(self.fails(re.escape(flag.lstrip("-")), "--train", train, flag, value).code, 2)
         for flag, value, words in (("--l1", "nan", "a finite number of at least 0"), ("--l1", "inf", "a finite number of at least 0"),

@@ -106,6 +106,23 @@ class Training(testing.Folder, unittest.TestCase):
         self.assertEqual(falling, sorted(falling, reverse=True))
         self.assertIsNone(self.trained("--train", train)["test_accuracy"])
 
+    def test_the_kkt_filter_leaves_features_out_of_most_passes_and_changes_no_optimum(self):
+        train = testing.write(self.path("train.svm"), testing.text_like(1500, 4000))
+        plot = Path(self.path("plot.svg"))
+        for l1 in (0.3, 2):
+            flags = ("--train", train, "--l1", l1, "--tolerance", 1e-5)
+            without = self.trained(*flags, "--kkt", "off")
+            self.assertEqual({step["filtered"] for step in without["history"]}, {0})
+            for name, shape in SHAPES.items():
+                with self.subTest(name, l1=l1):
+                    result = self.trained(*flags, *shape, "--plot", plot)
+                    self.assertAlmostEqual(result["objective"] / without["objective"], 1, delta=1e-4)
+                    shares = [step["filtered"] for step in result["history"]]
+                    self.assertGreater(max(shares), 0.5)
+                    self.assertEqual((shares[0], shares[-1]), (0, 0))
+                    self.assertIn("features filtered", plot.read_text(encoding="utf-8"))
+            self.assertEqual((without["parameters"]["kkt"], result["parameters"]["kkt"]), (False, True))
+
     def test_passes_are_at_most_what_was_asked_for(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         self.assertEqual(self.trained("--train", train, "--passes", 2, "--tolerance", 1e-12)["passes"], 2)

@@ -44,13 +44,14 @@ public:
     [[nodiscard]] virtual Result<std::span<double>> make_buffer(uint64_t count) = 0;
 
     /// Starts to push this worker's part of an iteration. For keys[i], pairs[2 * i] is the
-    /// gradient and pairs[2 * i + 1] the curvature.
+    /// gradient and pairs[2 * i + 1] the curvature. `rest`: as of prox_l1_step(), the same for all
+    /// workers.
     ///
     /// Shape:  keys sorted, unique; pairs.size() == 2 * keys.size()
     /// Borrow: both spans until wait(iteration) has returned; see WaitAtExit
     /// Errors: wait() returns them
     virtual void push(uint64_t iteration, std::span<const uint64_t> keys,
-                      std::span<const double> pairs) = 0;
+                      std::span<const double> pairs, double rest) = 0;
 
     /// Starts to pull the weights as they are right after `iteration`, which this worker has
     /// pushed, or before any iteration if that is 0. No later iteration may change these keys

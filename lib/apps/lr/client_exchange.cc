@@ -88,8 +88,10 @@ Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
 }
 
 void ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
-                          std::span<const double> pairs) {
-    outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, {iteration})});
+                          std::span<const double> pairs, double rest) {
+    PushOptions options{.iteration = iteration};
+    if (rest != 0) options.arguments = {{"rest", rest}};  // without it, the push has no arguments
+    outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, options)});
 }
 
 void ClientExchange::pull(uint64_t iteration, std::span<const uint64_t> keys,

@@ -54,8 +54,8 @@ public:
     [[nodiscard]] uint32_t worker_count() const noexcept override { return place_.count; }
 
     [[nodiscard]] Result<std::span<double>> make_buffer(uint64_t count) override;
-    void push(uint64_t iteration, std::span<const uint64_t> keys,
-              std::span<const double> pairs) override;
+    void push(uint64_t iteration, std::span<const uint64_t> keys, std::span<const double> pairs,
+              double rest) override;
     void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) override;
     [[nodiscard]] Status wait(uint64_t iteration) override;
     [[nodiscard]] Status sum(std::span<double> values) override;

@@ -39,16 +39,20 @@ Status LrSolver::measure(Totals& totals) {
     }
     totals.system = history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
                                     [this](uint32_t column) { return counted_part(column); });
-    std::array<double, 3 + PassHistory::kSystemSize> sums = {};
+    std::array<double, 5 + PassHistory::kSystemSize> sums = {};
     sums[0] = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
     sums[1] = count;
     sums[2] = entries;
-    std::copy(totals.system.begin(), totals.system.end(), sums.begin() + 3);
+    sums[3] = left_out_count_;
+    sums[4] = woken_count_;
+    std::copy(totals.system.begin(), totals.system.end(), sums.begin() + 5);
     WEIR_TRY(exchange_->sum(sums));
     totals.objective = sums[0];
     totals.entry_count = sums[2];
     result_.nonzero_count = static_cast<uint64_t>(std::llround(sums[1]));
-    std::copy(sums.begin() + 3, sums.end(), totals.system.begin());
+    totals.left_out_count = sums[3];
+    totals.woken_count = sums[4];
+    std::copy(sums.begin() + 5, sums.end(), totals.system.begin());
     return {};
 }
 
@@ -175,7 +179,7 @@ Status LrSolver::move(const SparseWeights& direction, double step) {
     std::vector<double> pulled(keys.size());
     const WaitAtExit wait_at_exit(*exchange_);
     ++iteration_;
-    exchange_->push(iteration_, keys, pairs);
+    exchange_->push(iteration_, keys, pairs, 0);
     exchange_->pull(iteration_, keys, pulled);
     WEIR_TRY(exchange_->wait(iteration_));
     for (uint64_t k = 0; k < order.size(); ++k) {

@@ -83,10 +83,11 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
         bool is_number = true;
     };
 
-    const std::array<Option, 7> same{{
+    const std::array<Option, 8> same{{
         {"passes", static_cast<double>(options.solver.pass_count_max)},
         {"tolerance", options.solver.tolerance},
         {"blocks", static_cast<double>(options.solver.block_count)},
+        {"kkt", options.solver.kkt ? 1.0 : 0.0},
         {"seed", static_cast<double>(options.solver.seed)},
         {"number of test files", static_cast<double>(options.test.size())},
         {"labels", fingerprint(options.labels.text()), false},

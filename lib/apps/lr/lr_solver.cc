@@ -54,7 +54,8 @@ LrSolver::LrSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatri
       options_(std::move(options)),
       plan_(std::move(plan)),
       matrix_(std::move(matrix)),
-      random_(options_.seed) {}
+      random_(options_.seed),
+      kkt_(options_.kkt ? options_.l1 : 0) {}
 
 Result<LrSolver> LrSolver::create(BlockExchange& exchange, data::Examples&& examples,
                                   LrOptions options) {
@@ -101,6 +102,7 @@ Status LrSolver::prepare() {
     }
     WEIR_ASSIGN(pairs_, exchange_->make_buffer(2 * widest));
     WEIR_ASSIGN(pulled_, exchange_->make_buffer(widest));
+    filter_ = KktFilter(matrix_.group_begin, matrix_.keys);
     return count_owners();
 }
 
@@ -156,18 +158,24 @@ Result<LrEnd> LrSolver::run() {
         ++result_.pass_count;
         result_.objective = totals.objective;
         const bool last = result_.pass_count == options_.pass_count_max;
-        const bool stuck = progress_has_ended();
-        const bool measured = last || stuck || gap_is_due();
+        const bool slow = progress_has_ended();
+        const bool stuck = slow && kkt_.may_settle();
+        const bool due = gap_is_due();
+        // The gap is that of all features: after a pass over some of them, it would be wide.
+        const bool measured = kkt_.is_whole() && (last || stuck || due);
         if (measured) WEIR_TRY(measure_gap(totals.objective));
         update_gap();
         result_.history.push_back({result_.pass_count, seconds_since(start_ns_), totals.objective,
-                                   result_.nonzero_count, result_.gap});
+                                   result_.nonzero_count, result_.gap, filtered_share(totals)});
         if (options_.progress) options_.progress(result_.history.back());
         const bool is_proven = options_.tolerance > 0 && result_.gap <= options_.tolerance;
-        const double done = is_proven ? 3 : stuck ? 2 : last ? 1 : 0;
+        const double done = is_proven && kkt_.is_whole() ? 3 : stuck ? 2 : last ? 1 : 0;
+        const bool next_is_whole = slow || is_proven || (due && !measured && gap_is_hopeful()) ||
+                                   result_.pass_count + 1 == options_.pass_count_max;
         // Machines may differ in the last bit of the gap, and all workers must decide the same.
         WEIR_ASSIGN(const int stop, options_.stop ? options_.stop() : 0);
-        std::array<double, 2> decision = {done, static_cast<double>(stop)};
+        std::array<double, 3> decision = {done, static_cast<double>(stop),
+                                          next_is_whole ? 1.0 : 0.0};
         WEIR_TRY(exchange_->max(decision));
         if (decision[0] == 3) return LrEnd::kGap;
         if (decision[0] == 2) return LrEnd::kNoProgress;
@@ -179,6 +187,8 @@ Result<LrEnd> LrSolver::run() {
             result_.history.back().gap = result_.gap;
             return LrEnd::kStopped;
         }
+        kkt_.end_pass(static_cast<uint64_t>(std::llround(totals.woken_count)),
+                      result_.nonzero_count, decision[2] != 0);
         if (const std::optional<double> fraction = joint_fraction(totals)) {
             WEIR_TRY(step_jointly(*fraction, totals.objective));
         } else {
@@ -218,6 +228,17 @@ bool LrSolver::gap_is_due() const {
     // The gap is at least the gain of the next pass. While passes gain much, it cannot be small.
     const double before = result_.history.back().objective;
     return before - result_.objective <= options_.tolerance * result_.objective;
+}
+
+/// Whether the gap is unknown, or near enough to the tolerance for a pass over all features before its
+/// time. Else it is measured after the next such pass.
+bool LrSolver::gap_is_hopeful() const {
+    constexpr double kNear = 20;
+    return std::isinf(result_.gap) || result_.gap <= kNear * options_.tolerance;
+}
+
+double LrSolver::filtered_share(const Totals& totals) const {
+    return totals.left_out_count / static_cast<double>(std::max<uint64_t>(1, plan_.feature_count));
 }
 
 /// If the objective converges like 1 / passes, about as much is left to gain as the later half of

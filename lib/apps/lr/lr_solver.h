@@ -36,6 +36,8 @@
 #include "lib/base/random.h"
 #include "lib/data/feature_matrix.h"
 #include "lib/linalg/columns.h"
+#include "lib/train/kkt_filter.h"
+#include "lib/train/kkt_schedule.h"
 
 namespace weir::apps {
 
@@ -87,6 +89,9 @@ private:
     [[nodiscard]] Status prepare();
     [[nodiscard]] Status count_owners();
     [[nodiscard]] Status run_pass();
+    void choose_features();
+    [[nodiscard]] std::span<const float> trust_of(const FeatureRange& range) const noexcept;
+    [[nodiscard]] double filtered_share(const Totals& totals) const;
     [[nodiscard]] Status run_block(uint32_t block);
     void take_weights(linalg::ColumnRange range, std::span<const double> pulled, bool step);
     [[nodiscard]] Status measure(Totals& totals);
@@ -95,6 +100,7 @@ private:
     [[nodiscard]] Status take_init();
     void update_gap();
     [[nodiscard]] bool gap_is_due() const;
+    [[nodiscard]] bool gap_is_hopeful() const;
     [[nodiscard]] bool progress_has_ended() const;
     [[nodiscard]] Status keep_best(Totals& totals);
     [[nodiscard]] Status return_to_best();
@@ -124,9 +130,13 @@ private:
     std::vector<double> margins_;         // per row
     std::vector<linalg::RowTerm> terms_;  // per row
     std::vector<double> scratch_;         // per row
-    SparseWeights nonzeros_;              // of weights_, at the end of the last pass
-    SparseWeights best_;                  // the weights of best_objective_
-    double best_objective_ = 0;           // the least measured so far
+    KktSchedule kkt_;
+    KktFilter filter_;           // over the columns, by group
+    double left_out_count_ = 0;  // this worker's part of the features that the pass leaves out
+    double woken_count_ = 0;     // the same of those that were at rest until it moved them
+    SparseWeights nonzeros_;     // of weights_, at the end of the last pass
+    SparseWeights best_;         // the weights of best_objective_
+    double best_objective_ = 0;  // the least measured so far
     PassHistory history_;
     double pass_count_min_ = 0;  // passes before "no progress" may end the training
     double joint_spent_ns_ = 0;  // estimated cost of the joint steps minus that of the passes

@@ -13,7 +13,7 @@
 
 namespace weir::apps {
 
-/// The state after one pass over all features. The same for all workers.
+/// The state after one pass. The same for all workers.
 struct LrProgress {
     uint32_t pass = 0;
     double seconds = 0;
@@ -22,6 +22,7 @@ struct LrProgress {
     /// (objective - a proven lower bound of the optimum) / objective; infinity while none is
     /// known.
     double gap = std::numeric_limits<double>::infinity();
+    double filtered_share = 0;  ///< of the features: those that it left out; see LrOptions::kkt
 };
 
 /// Minimises  sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1.
@@ -31,8 +32,11 @@ struct LrOptions {
     /// Training ends at this relative gap, or when passes gain no more. 0: neither ends it.
     double tolerance = 5e-4;
     uint32_t block_count = 0;  ///< 0: chosen from the data
-    uint64_t seed = 1;         ///< for the blocks and their order; the same for all workers
-    Model init;  ///< the weights to start from; features that no example has are left out
+    /// Passes leave out features whose weight is 0 and is to stay 0, as far as is known; some passes,
+    /// and the one after which the training ends, do not (KktSchedule).
+    bool kkt = true;
+    uint64_t seed = 1;  ///< for the blocks and their order; the same for all workers
+    Model init;         ///< the weights to start from; features that no example has are left out
     std::function<void(const LrProgress&)> progress;  ///< called after every pass; may be empty
     /// Called after every pass; may be empty. A result other than 0 at any worker ends the training
     /// for all workers. An error ends it for this worker alone, which must not be waited for then

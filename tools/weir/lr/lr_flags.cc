@@ -137,6 +137,15 @@ void add_lr(CLI::App& app, Command& chosen) {
                      "blocks of features; 0: chosen from the data")
         ->check(count(0, kCountMax))
         ->capture_default_str();
+    command
+        ->add_option_function<std::string>(
+            "--kkt", [&run](const std::string& text) { run.solver.kkt = text == "on"; },
+            "on: most passes leave out the features that are to stay 0 (KKT filter), which saves "
+            "traffic; or off; default: on")
+        ->option_text("WORD")
+        ->check([](const std::string& text) {
+            return text == "on" || text == "off" ? "" : text + ": must be on or off";
+        });
     command->add_option("--seed", run.solver.seed, "seed of the blocks and of their order")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();
@@ -149,7 +158,8 @@ void add_lr(CLI::App& app, Command& chosen) {
     add_labels(*command, run.labels);
     command->add_option("--model", flags->model, "file for the model, one line per feature; or -");
     add_json(*command, flags->json);
-    command->add_option("--plot", flags->plot, "FILE.svg for objective against time; or -");
+    command->add_option("--plot", flags->plot,
+                        "FILE.svg for objective and filtered features against time; or -");
     command->footer(kLrFooter);
     add_job(*command, flags->job);
     add_checkpoint_flags(*command, flags->job);

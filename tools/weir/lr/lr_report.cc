@@ -62,6 +62,7 @@ nlohmann::json parameters(const LrFlags& flags) {
             {"passes", solver.pass_count_max},
             {"tolerance", solver.tolerance},
             {"blocks", solver.block_count},
+            {"kkt", solver.kkt},
             {"seed", solver.seed},
             {"threads", flags.run.threads},
             {"skip_bad", flags.run.skip_bad},
@@ -147,12 +148,25 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
         history.push_back({{"pass", p.pass},
                            {"seconds", p.seconds},
                            {"objective", p.objective},
-                           {"nonzeros", p.nonzero_count}});
+                           {"nonzeros", p.nonzero_count},
+                           {"filtered", p.filtered_share}});
     }
     json["history"] = std::move(history);
     json["restarts"] = run.restarts;
     json["events"] = to_json(run.events);
     return json;
+}
+
+void print_filtered(std::FILE* to, const std::vector<apps::LrProgress>& history) {
+    double sum = 0;
+    double most = 0;
+    for (const apps::LrProgress& pass : history) {
+        sum += pass.filtered_share;
+        most = std::max(most, pass.filtered_share);
+    }
+    if (most == 0) return;
+    fmt::print(to, "filtered        {} of the features in an average pass, {} at most\n",
+               share_text(sum / static_cast<double>(history.size())), share_text(most));
 }
 
 void print_summary(std::FILE* to, const apps::LrRun& run) {
@@ -165,6 +179,7 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
     if (!run.restarts.empty())
         fmt::print(to, "workers         came or went {}; the work was dealt out anew\n",
                    counted(run.restarts.size(), "time"));
+    print_filtered(to, r.history);
     fmt::print(to, "moved           {:.4g} MB sent, {:.4g} MB copied\n",
                static_cast<double>(run.bytes_sent) / 1e6,
                static_cast<double>(run.bytes_copied) / 1e6);
@@ -220,7 +235,7 @@ std::vector<apps::PlotMark> marks_of(const apps::LrRun& run) {
 std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
     std::vector<apps::PlotPoint> points;
     for (const apps::LrProgress& p : run.result.history)
-        points.push_back({p.seconds, p.objective});
+        points.push_back({p.seconds, p.objective, p.filtered_share});
     std::string note = fmt::format("{}, {}", counted(run.result.example_count, "example"),
                                    counted(run.result.pass_count, "pass"));
     if (run.result.gap <= kTellingGap)
@@ -248,6 +263,10 @@ Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShap
 
 std::string percent(double share) {
     return fmt::format("{:.2g} %", 100 * share);
+}
+
+std::string share_text(double share) {
+    return fmt::format("{:.3g} %", 100 * share);
 }
 
 Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {

@@ -16,6 +16,9 @@ inline constexpr double kTellingGap = 0.1;
 /// A share as text: "2.8 %" for 0.028.
 [[nodiscard]] std::string percent(double share);
 
+/// A share that may be near 1 as text: "92.5 %" for 0.9253.
+[[nodiscard]] std::string share_text(double share);
+
 /// Prints the summary and writes the files. The summary goes to stderr if one of the files is
 /// standard output.
 /// Errors: kIo

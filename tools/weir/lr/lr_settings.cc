@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormatKey = "weir lr";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 
 /// A name that other processes of the host can use, too.
 std::string absolute_name(const std::string& path) {
@@ -45,6 +45,7 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
             {"passes", run.solver.pass_count_max},
             {"tolerance", run.solver.tolerance},
             {"blocks", run.solver.block_count},
+            {"kkt", run.solver.kkt},
             {"seed", run.solver.seed},
             {"skip_bad", run.skip_bad},
             {"labels", run.labels.text()},
@@ -106,6 +107,7 @@ Status take_training(const Json& from, LrFlags& flags) {
     from.at("passes").get_to(run.solver.pass_count_max);
     from.at("tolerance").get_to(run.solver.tolerance);
     from.at("blocks").get_to(run.solver.block_count);
+    from.at("kkt").get_to(run.solver.kkt);
     from.at("seed").get_to(run.solver.seed);
     from.at("skip_bad").get_to(run.skip_bad);
     const std::string labels = from.at("labels");

@@ -88,8 +88,11 @@ Result<apps::LrRun> LrWorker::train() {
     if (speaks || options.takes_work) {
         options.solver.progress = [&](const apps::LrProgress& p) {
             const std::string gap = p.gap <= kTellingGap ? ", gap " + percent(p.gap) : "";
-            progress.show(fmt::format("pass {:4}  {:7.2f} s  objective {:.6g}, {} non-zeros{}",
-                                      p.pass, p.seconds, p.objective, p.nonzero_count, gap));
+            const std::string filtered =
+                p.filtered_share > 0 ? ", " + share_text(p.filtered_share) + " filtered" : "";
+            progress.show(fmt::format("pass {:4}  {:7.2f} s  objective {:.6g}, {} non-zeros{}{}",
+                                      p.pass, p.seconds, p.objective, p.nonzero_count, filtered,
+                                      gap));
         };
     }
     Result<apps::LrRun> run = data::or_shortage([&]() -> Result<apps::LrRun> {
