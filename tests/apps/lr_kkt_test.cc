@@ -140,7 +140,7 @@ Sample clicks(uint64_t offset) {
     const uint64_t seed = weir::testing::seed_or(1);
     MESSAGE("WEIR_SEED=" << seed);
     Random random(seed * 1000 + offset);
-    return test::text_sample(random, 1500, 6000, offset % 2 == 1);
+    return test::text_sample(random, 600, 3000, offset % 2 == 1);
 }
 
 /// The gradient of the loss by each feature that has an example.
@@ -216,15 +216,16 @@ TEST_SUITE("lr_kkt") {
 
     TEST_CASE("the last pass is over all features, however the training ends") {
         const Sample sample = clicks(34);
-        LrOptions by_gap;
-        LrOptions by_progress;
-        by_progress.l1 = 0.001;  // with so small a penalty the gap stays wide
-        LrOptions by_count;
-        by_count.pass_count_max = 13;
-        by_count.tolerance = 0;
-        const std::vector<std::pair<LrOptions, LrEnd>> all = {{by_gap, LrEnd::kGap},
-                                                              {by_progress, LrEnd::kNoProgress},
-                                                              {by_count, LrEnd::kPassCount}};
+        std::vector<std::pair<LrOptions, LrEnd>> all = {{{}, LrEnd::kGap}};
+        for (const double tolerance : {1e-3, 1e-4, 1e-5}) {
+            all.push_back({{}, LrEnd::kGap});
+            all.back().first.tolerance = tolerance;
+        }
+        for (const uint32_t passes : {8U, 9U, 10U, 11U}) {
+            all.push_back({{}, LrEnd::kPassCount});
+            all.back().first.tolerance = 0;
+            all.back().first.pass_count_max = passes;
+        }
         for (const auto& [options, end] : all) {
             NotedTraining trained;
             train_noting(sample, 2, options, trained);
@@ -242,6 +243,21 @@ TEST_SUITE("lr_kkt") {
             for (size_t worker = 0; worker < 2; ++worker)
                 CHECK(last[worker] == trained.keys[worker]);
         }
+    }
+
+    TEST_CASE("no more progress is one behind three passes over all features") {
+        Random random(5);
+        const Sample sample = test::text_sample(random, 500, 100'000, false);
+        LrOptions options;  // for which the gap stays wide
+        options.l1 = 0.2;
+        options.block_count = 1;
+        NotedTraining trained;
+        train_noting(sample, 2, options, trained);
+        CHECK(trained.result.end == LrEnd::kNoProgress);
+        CHECK(most_filtered(trained.result) > 0.5);
+        const std::vector<LrProgress>& history = trained.result.history;
+        CHECK(std::all_of(history.end() - 3, history.end(),
+                          [](const LrProgress& pass) { return pass.filtered_share == 0; }));
     }
 
     TEST_CASE("at the end the conditions of Karush, Kuhn and Tucker hold for all features") {
