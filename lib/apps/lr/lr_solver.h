@@ -13,6 +13,10 @@
 /// so a pass can raise the objective only by the rounding of margins; see
 /// linalg::gradient_and_curvature().
 ///
+/// Most passes leave out the features that are to stay 0 (KktFilter), the same ones at all workers.
+/// Nothing of the choice is kept elsewhere: a solver that begins, also one that goes on from weights,
+/// begins with a pass over all features.
+///
 /// After a pass the workers sum up the objective and take one of two steps over many features:
 /// - a joint Newton step over the features whose weights are not 0, or a random part of them
 ///   (lr_joint.cc), if all joint steps together cost no more than the passes so far. Worker 0
