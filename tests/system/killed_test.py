@@ -223,6 +223,24 @@ class Killed(testing.Folder, unittest.TestCase):
             self.assertEqual(result["examples"], len(rows))
             self.near(result["objective"], wanted)
 
+    def test_the_others_choose_anew_which_features_they_leave_out_when_a_worker_is_killed(self):
+        rows, out = testing.text_like(1000, 3000), self.path("out.json")
+        with self.reassigning(rows, "--json", out, "--l1", "1", "--tolerance", "0", "--passes", "100000000") as job:
+            job.start_all()
+            self.assertTrue(job.until(lambda: "% filtered" in job.err(2)), job.everything())
+            job.kill(2)
+            self.assertTrue(job.until(lambda: "% filtered" in job.err(3)), job.everything())
+            self.assertTrue(job.trains_on(3), job.everything())
+            for rank in (0, 1, 3, 4):
+                os.kill(job.pid(rank), signal.SIGTERM)
+            self.assertEqual([job.wait(rank) for rank in (0, 1, 3, 4)], [143] * 4, job.everything())
+        result = testing.read_json(out)
+        self.near(result["objective"], testing.solve(rows, 1))
+        [restart] = result["restarts"]
+        behind = [step["filtered"] for step in result["history"] if step["seconds"] > restart]
+        self.assertEqual(behind[0], 0)
+        self.assertGreater(max(behind), 0.5)
+
     def test_a_rank_that_gets_sigterm_alone_leaves_and_the_others_go_on(self):
         rows, out = testing.far_from_zero(20000), self.path("out.json")
         wanted = testing.read_json(self.trained_undisturbed(rows))["objective"]
