@@ -17,8 +17,10 @@
 #include "bench/jobs/elastic/elastic.h"
 #include "bench/jobs/elastic/failover.h"
 #include "bench/jobs/factorization/factorization.h"
+#include "bench/jobs/filters/filters.h"
 #include "bench/jobs/foreseen_rank.h"
 #include "bench/jobs/local_ranks.h"
+#include "bench/jobs/network_limit.h"
 #include "bench/jobs/restart.h"
 #include "lib/base/machine/os_limits.h"
 #include "lib/data/output_file.h"
@@ -112,9 +114,21 @@ Status check_faults(const BenchFlags& flags) {
     return Error(Errc::kInvalidArgument, "--heal-ms: only what --cut has cut can heal");
 }
 
+/// Checks what `filters` measures.
+Status check_filters(const BenchFlags& flags) {
+    if (flags.limit_mbit != 0 && !flags.local && !flags.child)
+        return Error(Errc::kInvalidArgument,
+                     "--limit-mbit: only the network of --local is limited");
+    if (flags.job.workers == 1) return {};
+    return Error(Errc::kInvalidArgument,
+                 fmt::format("--workers {}: `weir bench filters` measures one that is alone",
+                             flags.job.workers));
+}
+
 Status prepare(BenchFlags& flags) {
     if (flags.is_failover()) WEIR_TRY(check_faults(flags));
     if (flags.is_dense()) WEIR_TRY(check_sizes(flags));
+    if (flags.is_filters()) WEIR_TRY(check_filters(flags));
     if (flags.needs_contact() && !flags.local && flags.job.contact_file.empty()) {
         return Error(Errc::kInvalidArgument,
                      "servers join the job by its contact file: give --contact FILE, or --local");
@@ -149,6 +163,13 @@ Status run_local(BenchFlags& flags) {
         add("--factor", flags.factor);
         if (flags.steady) arguments.emplace_back("--steady");
         if (!flags.plot.empty()) add("--plot", flags.plot);
+    } else if (flags.is_filters()) {
+        for (const std::string& list : flags.filter_lists)
+            add("--filters", list);
+        for (const std::string& file : flags.data)
+            add("--data", file);
+        if (flags.limit_mbit != 0) add("--limit-mbit", flags.limit_mbit);
+        if (!flags.plot.empty()) add("--plot", flags.plot);
     } else if (flags.is_elastic()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
@@ -173,6 +194,7 @@ Status run_local(BenchFlags& flags) {
         add("--in-flight", flags.in_flight);
     }
     if (!flags.is_sparse()) add("--seconds", flags.seconds);
+    if (!flags.filters.empty()) add("--filters", flags.filters.text());
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
     add("--workers", job.workers);
@@ -186,6 +208,7 @@ Status run_local(BenchFlags& flags) {
     }
     if (flags.brief) arguments.emplace_back("--brief");
     if (!flags.json.empty()) add("--json", flags.json);
+    if (flags.limit_mbit != 0) WEIR_TRY(limit_network(flags.limit_mbit));
     return run_local_ranks(arguments, size_t{job.servers} + 1);
 }
 
@@ -252,6 +275,8 @@ Status work(const Job& job, Client& client, const BenchFlags& flags, const Confi
     Status outcome;
     if (flags.is_delay()) {
         outcome = bench_delay(client, flags, job.shape());
+    } else if (flags.is_filters()) {
+        outcome = bench_filters(client, flags, job.shape());
     } else if (flags.is_factorization()) {
         outcome = bench_factorization(client, flags, job.shape());
     } else if (flags.is_elastic()) {
@@ -322,6 +347,7 @@ Status run_rank(BenchFlags& flags, Config& config) {
         const uint64_t pool_mib = 3 * flags.table_mib + 128;
         config.set_flag("WEIR_POOL_MIB", "weir bench elastic", fmt::format("{}", pool_mib));
     }
+    if (flags.limit_mbit != 0) config.set_flag("WEIR_TRANSPORT", "--limit-mbit", "tcp");
     WEIR_ASSIGN(const std::optional<uint32_t> rank, foreseen_rank(config));
     WEIR_TRY(take_place(flags, rank));
     WEIR_ASSIGN(const std::unique_ptr<Job> started, Job::start(flags.job, config));

@@ -306,8 +306,9 @@ uint64_t dense_buffer_bytes(const BenchFlags& flags) {
 
 Status bench_dense(Client& client, const BenchFlags& flags, BenchReport& report) {
     WEIR_ASSIGN(Table<float> table,
-                client.create_table<float>(
-                    "bench", {.layout = Layout::kDense, .key_count = flags.table_mib << 18}));
+                client.create_table<float>("bench", {.layout = Layout::kDense,
+                                                     .key_count = flags.table_mib << 18,
+                                                     .filters = flags.filters}));
     WEIR_ASSIGN(Buffer<float> buffer,
                 client.make_buffer<float>(dense_buffer_bytes(flags) / sizeof(float)));
     WEIR_ASSIGN(Buffer<float> waking, client.make_buffer<float>(kWakingValues));

@@ -82,8 +82,9 @@ public:
 
 private:
     Result<Table<float>> table(std::string_view name, size_t expected_keys = 0) {
-        return client_.create_table<float>(name,
-                                           {.layout = Layout::kSparse, .key_count = expected_keys});
+        return client_.create_table<float>(
+            name,
+            {.layout = Layout::kSparse, .key_count = expected_keys, .filters = flags_.filters});
     }
 
     /// A table with room for `key_count` keys, in memory that was touched before.

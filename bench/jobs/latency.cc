@@ -107,8 +107,10 @@ Result<BenchRow> LatencyBench::row(uint32_t bytes) {
 
 Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& report) {
     constexpr uint64_t kValues = 64 * kBytesMax / sizeof(float);
-    WEIR_ASSIGN(Table<float> table, client.create_table<float>(
-                                        "bench", {.layout = Layout::kDense, .key_count = kValues}));
+    WEIR_ASSIGN(
+        Table<float> table,
+        client.create_table<float>(
+            "bench", {.layout = Layout::kDense, .key_count = kValues, .filters = flags.filters}));
     WEIR_ASSIGN(Buffer<float> buffer, client.make_buffer<float>(kBytesMax / sizeof(float)));
     fill_with_updates(buffer.span());
     LatencyBench bench(flags, table, std::move(buffer));

@@ -71,6 +71,7 @@ Status LookupBench::run(uint32_t width, const PushedRule& pushed, bool has_pulls
     options.store_as = kept;
     const std::string of_kept = is_narrow(kept) ? fmt::format(", {}", to_string(kept)) : "";
     const std::string name = fmt::format("lookup {} {}{}", pushed.rule.name, width, of_kept);
+    options.filters = flags_.filters;
     WEIR_ASSIGN(Table<float> table, client_.create_table<float>(name, options));
     const size_t list_values = kListKeys * width;
     const size_t pushed_floats = kListKeys * pushed.step.pushed_floats(width);

@@ -56,7 +56,8 @@ Status ScanBench::run(Layout layout, uint32_t width) {
     const size_t key_count = std::min(bytes / row_bytes, size_t{is_dense ? 1U << 26 : 1U << 22});
     const size_t list_keys = kPulledBytes / row_bytes;
     const std::string name = fmt::format("{}, width {}", is_dense ? "dense" : "sparse", width);
-    const TableOptions options{.layout = layout, .key_count = key_count, .width = width};
+    TableOptions options{.layout = layout, .key_count = key_count, .width = width};
+    options.filters = flags_.filters;
     WEIR_ASSIGN(Table<float> table, client_.create_table<float>(name, options));
     WEIR_ASSIGN(Buffer<float> buffer,
                 client_.make_buffer<float>(in_flight_ * kPulledBytes / sizeof(float)));

@@ -35,7 +35,7 @@ struct BenchFlags {
     uint64_t max_bytes = 4 << 20;
     uint32_t in_flight = 0;  ///< 0: chosen by the bench
     double seconds = 1;      ///< roughly, per row
-    std::string plot;        ///< delay
+    std::string plot;        ///< delay, filters
     double factor = 3;       ///< delay: by which a worker is slowed
     bool steady = false;     ///< delay: always the same worker is slowed
     uint32_t rounds =
@@ -47,6 +47,10 @@ struct BenchFlags {
     std::string cut;                  ///< failover: command that cuts one off, and heals that
     uint32_t heal_ms = 0;             ///< failover: within which it heals; 0: after the recovery
     uint64_t turns = 0;               ///< restart: after which it ends; 0: it does not
+    Filters filters;                  ///< of the tables; not in all benches
+    std::vector<std::string> filter_lists;  ///< filters: beside none; empty: chosen ones
+    std::vector<std::string> data;          ///< filters: files that gradients are of; empty: made
+    uint32_t limit_mbit = 0;                ///< filters: of the network; 0: none
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
     /// Whether the job has no transport but tcp: then the limits of `push`, `pull` and `latency` are
@@ -58,6 +62,8 @@ struct BenchFlags {
     }
 
     [[nodiscard]] bool is_delay() const { return bench == "delay"; }
+
+    [[nodiscard]] bool is_filters() const { return bench == "filters"; }
 
     [[nodiscard]] bool is_elastic() const { return bench == "elastic"; }
 
@@ -74,6 +80,10 @@ struct BenchFlags {
 
     [[nodiscard]] bool is_sparse() const {
         return bench == "insert" || bench == "lookup" || bench == "scan";
+    }
+
+    [[nodiscard]] bool has_filters() const {
+        return is_dense() || is_sparse() || bench == "latency";
     }
 
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the codecs cost, beside bare loops that do the same (filter_limits.h), or beside Snappy itself.
-// The rates are bytes of values, or of keys, that go in or come out. All lies in the second cache.
+// What the codecs cost, beside bare loops that do the same (filter_limits.h), or beside Snappy itself:
+// each by itself, and in a body (body_...), which is copied before it is decoded. The rates are bytes of
+// values, or of keys, that go in or come out. All lies in the second cache.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -12,11 +13,12 @@
 #include "bench/micro/filter_limits.h"
 #include "lib/base/check.h"
 #include "lib/base/random.h"
+#include "lib/filter/body.h"
 #include "lib/filter/compress.h"
 #include "lib/filter/factors.h"
 #include "lib/filter/integers.h"
-#include "lib/filter/kept.h"
 #include "lib/filter/key_differences.h"
+#include "lib/filter/pack/pack_rows.h"
 #include "lib/filter/zeros.h"
 
 namespace weir::bench {
@@ -60,7 +62,19 @@ struct Sparse {
     std::vector<uint64_t> bare_bitmap = std::vector<uint64_t>(kCount / 64);
     std::vector<float> bare_packed = std::vector<float>(kCount + kRoom);
     std::vector<uint32_t> indices = std::vector<uint32_t>(kCount + kRoom);
+    BodyEncoder encoder;
+    BodyDecoder decoder;
 };
+
+constexpr BodyForm kForm{ValueType::kFloat32, 1, kCount};
+
+Body decoded(BodyDecoder& decoder, const BodyForm& form, Codecs codecs,
+             std::span<const std::byte> body) {
+    Result<Body> made = decoder.decode(form, codecs, body);
+    WEIR_CHECK(made.has_value());
+    benchmark::DoNotOptimize(made->rows.data());
+    return *made;
+}
 
 void zeros_encode(benchmark::State& state) {
     auto& s = prepared<Sparse>(state.range(0));
@@ -85,32 +99,41 @@ void zeros_decode(benchmark::State& state) {
         }));
 }
 
-void kept_encode(benchmark::State& state) {
+void body_zeros_encode(benchmark::State& state) {
+    auto& s = prepared<Sparse>(state.range(0));
+    run_beside(
+        state, kBytes, kept_alive([&s] {
+            WEIR_CHECK(s.encoder.encode({.form = kForm, .rows = s.bytes()}, kZeros) == kZeros);
+        }),
+        kept_alive([&s] {
+            (void)bare_pack(s.values.data(), kCount, s.bare_bitmap.data(), s.bare_packed.data());
+        }));
+}
+
+void body_zeros_decode(benchmark::State& state) {
+    auto& s = prepared<Sparse>(state.range(0));
+    run_beside(state, kBytes, kept_alive([&s] { (void)decoded(s.decoder, kForm, kZeros, s.body); }),
+               kept_alive([&s] {
+                   bare_expand(s.bare_bitmap.data(), s.bare_packed.data(), kCount,
+                               s.expanded.data());
+               }));
+}
+
+void rows_pack(benchmark::State& state) {
     auto& s = prepared<Sparse>(state.range(0));
     const auto bitmap = std::as_bytes(std::span(s.bitmap));
-    run_beside(state, kBytes, kept_alive([&s, bitmap] {
-                   const size_t bytes = kept_bytes(bitmap, sizeof(float));
-                   encode_kept(s.bytes(), sizeof(float), bitmap, std::span(s.again).first(bytes));
+    const size_t bytes = count_bits(bitmap) * sizeof(float);
+    run_beside(state, kBytes, kept_alive([&s, bitmap, bytes] {
+                   pack_rows(s.bytes(), sizeof(float), bitmap, std::span(s.again).first(bytes));
                }),
                kept_alive([&s] {
-                   std::memcpy(s.bare_bitmap.data(), s.bitmap.data(), kCount / 8);
                    (void)bare_choose(s.values.data(), kCount, s.bitmap.data(),
                                      s.bare_packed.data());
                }));
 }
 
-/// Taken apart, and its rows listed.
-void kept_decode(benchmark::State& state) {
-    auto& s = prepared<Sparse>(state.range(0));
-    run_beside(state, kBytes, kept_alive([&s] {
-                   const auto kept = decode_kept(s.body, kCount, sizeof(float));
-                   kept->list(std::span(s.indices).first(kept->row_count));
-               }),
-               kept_alive([&s] { (void)bare_list(s.bitmap.data(), kCount, s.indices.data()); }));
-}
-
 /// Rows of 64 bytes. The limit has the indices of those that are kept.
-void kept_encode_rows(benchmark::State& state) {
+void rows_pack_wide(benchmark::State& state) {
     struct Rows : Sparse {
         explicit Rows(int64_t percent) : Sparse(percent) {
             count = bare_list(bitmap.data(), kCount / 16, indices.data());
@@ -122,14 +145,45 @@ void kept_encode_rows(benchmark::State& state) {
     auto& s = prepared<Rows>(state.range(0));
     const auto bitmap = std::as_bytes(std::span(s.bitmap)).first(kCount / 16 / 8);
     run_beside(state, kBytes, kept_alive([&s, bitmap] {
-                   const size_t bytes = kept_bytes(bitmap, 64);
-                   encode_kept(s.bytes(), 64, bitmap, std::span(s.again).first(bytes));
+                   pack_rows(s.bytes(), 64, bitmap, std::span(s.again).first(64 * s.count));
                }),
                kept_alive([&s] {
                    for (size_t i = 0; i < s.count; ++i) {
                        std::memcpy(&s.bare_packed[16 * i], &s.values[size_t{16} * s.indices[i]],
                                    64);
                    }
+               }));
+}
+
+/// Rows are packed and become a body. The limit does so at once.
+void body_kept_encode(benchmark::State& state) {
+    auto& s = prepared<Sparse>(state.range(0));
+    const auto bitmap = std::as_bytes(std::span(s.bitmap));
+    const size_t bytes = count_bits(bitmap) * sizeof(float);
+    run_beside(
+        state, kBytes, kept_alive([&s, bitmap, bytes] {
+            const auto packed = std::span(s.again).first(bytes);
+            pack_rows(s.bytes(), sizeof(float), bitmap, packed);
+            WEIR_CHECK(s.encoder.encode({.form = kForm, .rows = packed, .kept = bitmap}, kKept) ==
+                       kKept);
+        }),
+        kept_alive([&s] {
+            std::memcpy(s.bare_bitmap.data(), s.bitmap.data(), kCount / 8);
+            (void)bare_choose(s.values.data(), kCount, s.bitmap.data(), s.bare_packed.data());
+        }));
+}
+
+/// Decoded, and its rows listed. The limit copies the body and lists them.
+void body_kept_decode(benchmark::State& state) {
+    auto& s = prepared<Sparse>(state.range(0));
+    run_beside(state, kBytes, kept_alive([&s] {
+                   const Body body = decoded(s.decoder, kForm, kKept, s.body);
+                   list_bits(body.kept, std::span(s.indices).first(body.kept_count));
+               }),
+               kept_alive([&s] {
+                   std::memcpy(s.again.data(), s.body.data(), s.body.size());
+                   benchmark::ClobberMemory();
+                   (void)bare_list(s.bitmap.data(), kCount, s.indices.data());
                }));
 }
 
@@ -171,6 +225,48 @@ void integers_decode(benchmark::State& state) {
                kept_alive([&s] { bare_widen(s.narrow.data(), kCount, s.back.data()); }));
 }
 
+/// Rows of the product of two matrices. The limit knows the rank, and may fuse what it adds.
+struct Factored {
+    Factored() : left(kRows * kRank), right(kRank * kWidth) {
+        Random random(4);
+        for (float& value : left)
+            value = static_cast<float>(random.uniform() - 0.5);
+        for (float& value : right)
+            value = static_cast<float>(random.uniform() - 0.5);
+        std::vector<float> both = left;
+        both.insert(both.end(), right.begin(), right.end());
+        BodyEncoder encoder;
+        WEIR_CHECK(
+            encoder.encode(
+                {.form = kFactorsForm, .rows = std::as_bytes(std::span(both)), .rank = kRank},
+                kFactors) == kFactors);
+        body.assign(encoder.body().begin(), encoder.body().end());
+    }
+
+    static constexpr uint32_t kRank = kBareRank;
+    static constexpr uint32_t kWidth = 1024;
+    static constexpr uint32_t kRows = kCount / kWidth;
+    static constexpr BodyForm kFactorsForm{ValueType::kFloat32, kWidth, kRows};
+    std::vector<float> left;
+    std::vector<float> right;
+    std::vector<std::byte> body;
+    std::vector<float> product = std::vector<float>(kCount);
+    BodyDecoder decoder;
+};
+
+void body_factors_decode(benchmark::State& state) {
+    auto& s = prepared<Factored>();
+    run_beside(state, kBytes, kept_alive([&s] {
+                   (void)decoded(s.decoder, Factored::kFactorsForm, kFactors, s.body);
+               }),
+               kept_alive([&s] {
+                   bare_multiply(s.left.data(), s.right.data(), Factored::kRows, Factored::kWidth,
+                                 s.product.data());
+               }));
+    state.counters["times_smaller"] =
+        static_cast<double>(kBytes) / static_cast<double>(s.body.size());
+}
+
 /// Floats of which 90 % are zero, as they are.
 struct Compressed : Sparse {
     Compressed() : Sparse(10), compressed(compress_bytes_max(kBytes)), room(compressed.size()) {
@@ -205,6 +301,30 @@ void compress_decode(benchmark::State& state) {
                                              s.compressed.size(),
                                              reinterpret_cast<char*>(s.expanded.data())));
         }));
+}
+
+void body_compress_encode(benchmark::State& state) {
+    auto& s = prepared<Compressed>();
+    run_beside(state, kBytes, kept_alive([&s] {
+                   WEIR_CHECK(s.encoder.encode({.form = kForm, .rows = s.bytes()}, kCompress) ==
+                              kCompress);
+               }),
+               kept_alive([&s] {
+                   size_t size = 0;
+                   snappy::RawCompress(reinterpret_cast<const char*>(s.values.data()), kBytes,
+                                       reinterpret_cast<char*>(s.room.data()), &size);
+               }));
+}
+
+void body_compress_decode(benchmark::State& state) {
+    auto& s = prepared<Compressed>();
+    run_beside(state, kBytes,
+               kept_alive([&s] { (void)decoded(s.decoder, kForm, kCompress, s.compressed); }),
+               kept_alive([&s] {
+                   WEIR_CHECK(snappy::RawUncompress(
+                       reinterpret_cast<const char*>(s.compressed.data()), s.compressed.size(),
+                       reinterpret_cast<char*>(s.expanded.data())));
+               }));
 }
 
 /// Keys of 1 MiB that lie so far apart on average. The limit has 16 bits for each difference.
@@ -247,13 +367,19 @@ void keys_decode(benchmark::State& state) {
 
 BENCHMARK(zeros_encode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
 BENCHMARK(zeros_decode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
-BENCHMARK(kept_encode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
-BENCHMARK(kept_decode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
-BENCHMARK(kept_encode_rows)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
+BENCHMARK(body_zeros_encode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
+BENCHMARK(body_zeros_decode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
+BENCHMARK(rows_pack)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
+BENCHMARK(rows_pack_wide)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
+BENCHMARK(body_kept_encode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
+BENCHMARK(body_kept_decode)->Arg(1)->Arg(10)->Arg(50)->UseManualTime();
 BENCHMARK(integers_encode)->UseManualTime();
 BENCHMARK(integers_decode)->UseManualTime();
 BENCHMARK(compress_encode)->UseManualTime();
 BENCHMARK(compress_decode)->UseManualTime();
+BENCHMARK(body_compress_encode)->UseManualTime();
+BENCHMARK(body_compress_decode)->UseManualTime();
+BENCHMARK(body_factors_decode)->UseManualTime();
 BENCHMARK(keys_encode)->Arg(10)->Arg(100)->Arg(1000)->UseManualTime();
 BENCHMARK(keys_decode)->Arg(10)->Arg(100)->Arg(1000)->UseManualTime();
 

@@ -149,4 +149,16 @@ void bare_sums(const uint16_t* differences, size_t count, uint64_t* keys) {
         keys[i] = key += differences[i];
 }
 
+WEIR_KERNEL void bare_multiply(const float* left, const float* __restrict right, size_t rows,
+                               size_t width, float* __restrict product) {
+    for (size_t r = 0; r < rows; ++r, left += kBareRank, product += width) {
+        for (size_t c = 0; c < width; ++c) {
+            float sum = 0;
+            for (size_t k = 0; k < kBareRank; ++k)
+                sum += left[k] * right[k * width + c];
+            product[c] = sum;
+        }
+    }
+}
+
 }  // namespace weir::bench

@@ -26,4 +26,9 @@ void bare_widen(const uint16_t* narrow, size_t count, float* values);
 void bare_differences(const uint64_t* keys, size_t count, uint16_t* differences);
 void bare_sums(const uint16_t* differences, size_t count, uint64_t* keys);
 
+/// A product of two matrices.
+inline constexpr size_t kBareRank = 8;
+void bare_multiply(const float* left, const float* right, size_t rows, size_t width,
+                   float* product);
+
 }  // namespace weir::bench

@@ -10,6 +10,7 @@
 #include "bench/micro/beside.h"
 #include "lib/base/check.h"
 #include "lib/base/random.h"
+#include "lib/filter/body.h"
 #include "lib/filter/select/block_round.h"
 #include "lib/filter/select/random_skip.h"
 #include "lib/filter/select/round.h"
@@ -19,8 +20,6 @@
 
 namespace weir::bench {
 namespace {
-
-using namespace filter;
 
 std::vector<float> some_values(size_t count) {
     Random random(1);
@@ -32,14 +31,11 @@ std::vector<float> some_values(size_t count) {
 
 /// Values, and memory for what becomes of them. All of it was touched.
 struct Values {
-    explicit Values(size_t count)
-        : values(some_values(count)),
-          copy(count, 1),
-          rounded(4 * count + count / 64 + 1, std::byte{1}) {}
+    explicit Values(size_t count) : values(some_values(count)), copy(count, 1), rounded(count, 1) {}
 
     std::vector<float> values;
     std::vector<float> copy;
-    std::vector<std::byte> rounded;
+    std::vector<float> rounded;
 };
 
 void copy_values(Values& on) {
@@ -57,14 +53,13 @@ size_t repeats_of(size_t count) {
 void round_as(benchmark::State& state, RoundForm form) {
     const auto count = static_cast<size_t>(state.range(0));
     auto& on = prepared<Values>(count);
-    const std::span bytes = std::span(on.rounded).first(rounded_bytes(form, count));
     const size_t repeats = repeats_of(count);
     uint64_t seed = 0;
     run_beside(
         state, static_cast<double>(count * repeats),
         [&] {
             for (size_t i = 0; i < repeats; ++i) {
-                WEIR_CHECK(round_values(form, on.values, ++seed, bytes));
+                WEIR_CHECK(round_values(form, on.values, ++seed, on.rounded));
                 benchmark::ClobberMemory();
             }
         },
@@ -74,18 +69,49 @@ void round_as(benchmark::State& state, RoundForm form) {
         });
 }
 
-/// The limit: copying the floats that it makes.
-void unround_as(benchmark::State& state, RoundForm form) {
-    const auto count = static_cast<size_t>(state.range(0));
+/// Rounded, and encoded as they travel. The limit: copying the floats.
+void round_and_encode(benchmark::State& state, RoundForm form, Codecs codecs) {
+    const auto count = static_cast<uint32_t>(state.range(0));
     auto& on = prepared<Values>(count);
-    const std::span bytes = std::span(on.rounded).first(rounded_bytes(form, count));
     const size_t repeats = repeats_of(count);
-    WEIR_CHECK(round_values(form, on.values, 1, bytes));
+    uint64_t seed = 0;
+    BodyEncoder encoder;
+    const BodyForm rows{ValueType::kFloat32, 1, count};
     run_beside(
         state, static_cast<double>(count * repeats),
         [&] {
             for (size_t i = 0; i < repeats; ++i) {
-                WEIR_CHECK(unround_values(form, bytes, on.copy));
+                WEIR_CHECK(round_values(form, on.values, ++seed, on.rounded));
+                WEIR_CHECK(
+                    encoder.encode({.form = rows, .rows = std::as_bytes(std::span(on.rounded))},
+                                   codecs) != 0);
+                benchmark::ClobberMemory();
+            }
+        },
+        [&] {
+            for (size_t i = 0; i < repeats; ++i)
+                copy_values(on);
+        });
+    state.counters["bytes_a_value"] =
+        static_cast<double>(encoder.body().size()) / static_cast<double>(count);
+}
+
+/// The limit: copying the floats that it makes.
+void decode_rounded(benchmark::State& state, RoundForm form, Codecs codecs) {
+    const auto count = static_cast<uint32_t>(state.range(0));
+    auto& on = prepared<Values>(count);
+    const size_t repeats = repeats_of(count);
+    BodyEncoder encoder;
+    BodyDecoder decoder;
+    const BodyForm rows{ValueType::kFloat32, 1, count};
+    WEIR_CHECK(round_values(form, on.values, 1, on.rounded));
+    const Codecs used =
+        encoder.encode({.form = rows, .rows = std::as_bytes(std::span(on.rounded))}, codecs);
+    run_beside(
+        state, static_cast<double>(count * repeats),
+        [&] {
+            for (size_t i = 0; i < repeats; ++i) {
+                WEIR_CHECK(decoder.decode(rows, used, encoder.body()).has_value());
                 benchmark::ClobberMemory();
             }
         },
@@ -95,19 +121,27 @@ void unround_as(benchmark::State& state, RoundForm form) {
         });
 }
 
-#define WEIR_ROUND_BENCH(form)                              \
-    BENCHMARK_CAPTURE(round_as, form, RoundForm::k##form)   \
-        ->Arg(1000)                                         \
-        ->Arg(16'000'000)                                   \
-        ->UseManualTime();                                  \
-    BENCHMARK_CAPTURE(unround_as, form, RoundForm::k##form) \
-        ->Arg(1000)                                         \
-        ->Arg(16'000'000)                                   \
+constexpr Codecs kRounded = kIntegers | kHalvesB | kHalves;
+
+#define WEIR_ROUND_BENCH(form)                                              \
+    BENCHMARK_CAPTURE(round_as, form, RoundForm::k##form)                   \
+        ->Arg(1000)                                                         \
+        ->Arg(262'144)                                                      \
+        ->Arg(16'000'000)                                                   \
+        ->UseManualTime();                                                  \
+    BENCHMARK_CAPTURE(round_and_encode, form, RoundForm::k##form, kRounded) \
+        ->Arg(1000)                                                         \
+        ->Arg(262'144)                                                      \
+        ->Arg(16'000'000)                                                   \
+        ->UseManualTime();                                                  \
+    BENCHMARK_CAPTURE(decode_rounded, form, RoundForm::k##form, kRounded)   \
+        ->Arg(1000)                                                         \
+        ->Arg(262'144)                                                      \
+        ->Arg(16'000'000)                                                   \
         ->UseManualTime()
 
 WEIR_ROUND_BENCH(Fixed8);
 WEIR_ROUND_BENCH(Fixed16);
-WEIR_ROUND_BENCH(Fixed32);
 WEIR_ROUND_BENCH(BFloat16);
 WEIR_ROUND_BENCH(Float16);
 

@@ -22,6 +22,7 @@ constexpr double kTickCount = 6;
 constexpr int kDecadeLabelCountMax = 8;
 constexpr size_t kDotCountMax = 80;  ///< with more passes the curve alone is clearer
 constexpr size_t kTitleLengthMax = 84;
+constexpr size_t kNoteLengthMax = 108;
 constexpr const char* kInk = "#1667c0";
 constexpr const char* kFilteredInk = "#2a9d8f";
 /// Differences below this part of the objective are rounding.
@@ -139,7 +140,10 @@ std::string frame(const PlotText& text, const std::string& x_label, const std::s
         "<text x=\"{}\" y=\"30\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{}</text>\n"
         "<text x=\"{}\" y=\"52\">{}</text>\n",
         24, escaped(shortened(text.title, kTitleLengthMax)), 24,
-        escaped(shortened(text.note, kTitleLengthMax + 24)));
+        escaped(shortened(text.note, kNoteLengthMax)));
+    if (!text.more.empty())
+        svg += fmt::format("<text x=\"24\" y=\"69\">{}</text>\n",
+                           escaped(shortened(text.more, kNoteLengthMax)));
     svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                        (kLeft + kRight) / 2, kHeight - 16, escaped(x_label));
     svg += fmt::format(

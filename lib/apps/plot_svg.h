@@ -17,7 +17,8 @@ struct PlotPoint {
 
 struct PlotText {
     std::string title;
-    std::string note;  ///< a smaller line below
+    std::string note;    ///< a smaller line below
+    std::string more{};  ///< another one
 };
 
 /// Something that happened meanwhile.

@@ -20,6 +20,9 @@ char* chars(std::span<std::byte> bytes) noexcept {
     return reinterpret_cast<char*>(bytes.data());
 }
 
+/// Copies are the elements that expand most: three bytes to 64. Source: Snappy's format_description.txt
+constexpr size_t kTimesLongerMax = 22;
+
 }  // namespace
 
 size_t compress_bytes_max(size_t raw_bytes) noexcept {
@@ -44,6 +47,10 @@ Result<size_t> decompressed_bytes(std::span<const std::byte> compressed, size_t 
         return Error(Errc::kProtocol,
                      fmt::format("compress: {} bytes would become {}, more than {}",
                                  compressed.size(), size, raw_bytes_max));
+    }
+    if (size / kTimesLongerMax > compressed.size()) {
+        return Error(Errc::kProtocol,
+                     fmt::format("compress: {} bytes cannot become {}", compressed.size(), size));
     }
     return size;
 }

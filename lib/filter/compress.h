@@ -25,7 +25,8 @@ namespace weir {
 
 /// The size to which bytes that somebody sent will be expanded. Call it before there is room.
 ///
-/// Errors:  kProtocol if it is above `raw_bytes_max`, or if the bytes do not begin with a size
+/// Errors:  kProtocol if it is above `raw_bytes_max`, if the bytes do not begin with a size, or if no
+///          so few bytes expand to it
 [[nodiscard]] Result<size_t> decompressed_bytes(std::span<const std::byte> compressed,
                                                 size_t raw_bytes_max);
 

@@ -31,6 +31,10 @@ struct FloatBlock {
     static constexpr Bits kInfinity = Bits{2 * kBias + 1} << kMantissaBits;
     static constexpr Bits kImplied = Bits{1} << kMantissaBits;  ///< the top bit of a mantissa
 
+    /// Blocks are often alike: the scale of the last one, less some bits to spare, is tried before one
+    /// is looked for. What is made of a block is the same, whatever this is.
+    int from = 0;
+
     /// 2^exponent, which is no subnormal number.
     static F power(int exponent) noexcept {
         return std::bit_cast<F>(static_cast<Bits>(exponent + kBias) << kMantissaBits);
@@ -65,31 +69,60 @@ struct FloatBlock {
         return bad == 0 && scale >= kScaleMin && scale <= kScaleMax;
     }
 
-    WEIR_INLINE bool encode(const Bits* values, Head<Bits>& head, Bits* offsets) const noexcept {
-        int scale = 0;
-        if (!find_scale(values, scale)) return false;
-        const F factor = power(-scale);
+    /// As integers times 2^from; false: they are none, or too great.
+    WEIR_INLINE bool encode_from(const Bits* values, Head<Bits>& head, Bits* offsets) noexcept {
+        const F unit = power(from);
+        const F factor = power(-from);
+        // What is greater, or NaN, is said to be the limit, which is too great.
+        constexpr Bits kLimit = std::bit_cast<Bits>(static_cast<F>(kEnd));
         F scaled[kIntegerBlock];
-        Bits greatest = 0;
         for (size_t i = 0; i < kIntegerBlock; ++i) {
-            scaled[i] = std::bit_cast<F>(values[i]) * factor;  // an infinity at worst
-            greatest = std::max<Bits>(greatest, std::bit_cast<Bits>(scaled[i]) & ~kSign);
+            const auto bits = std::bit_cast<Bits>(std::bit_cast<F>(values[i]) * factor);
+            const Bits size = std::min<Bits>(bits & ~kSign, kLimit);
+            scaled[i] = std::bit_cast<F>((bits & kSign) | size);
         }
-        if (greatest >= std::bit_cast<Bits>(static_cast<F>(kEnd))) return false;
         Integer integers[kIntegerBlock];
         Integer low = kEnd;
         Integer high = -kEnd;
+        Integer any = 0;
+        Bits wrong = 0;
         for (size_t i = 0; i < kIntegerBlock; ++i) {
             integers[i] = static_cast<Integer>(scaled[i]);
+            // Also -0 differs, and what was subnormal, or has become so.
+            const F back = static_cast<F>(integers[i]) * unit;
+            wrong |= std::bit_cast<Bits>(back) ^ values[i];
             low = std::min(low, integers[i]);
             high = std::max(high, integers[i]);
+            any |= integers[i];
         }
+        if (wrong != 0 || !set_head(low, high, any, head)) return false;
+        const int zeros = any == 0 ? 0 : std::countr_zero(static_cast<Bits>(any));
         for (size_t i = 0; i < kIntegerBlock; ++i)
-            offsets[i] = static_cast<Bits>(integers[i] - low);
-        head.scale = static_cast<int16_t>(scale);
-        head.reference = static_cast<Bits>(low);
-        head.bits = static_cast<uint8_t>(std::bit_width(static_cast<Bits>(high - low)));
+            offsets[i] = static_cast<Bits>(integers[i] - low) >> zeros;
         return true;
+    }
+
+    /// Of integers times 2^from: the least, the greatest, and the bits that any has. False: they are
+    /// too great.
+    WEIR_INLINE bool set_head(Integer low, Integer high, Bits any, Head<Bits>& head) noexcept {
+        if (low <= -kEnd || high >= kEnd) return false;
+        const int zeros = any == 0 ? 0 : std::countr_zero(any);
+        const int scale = any == 0 ? 0 : from + zeros;
+        if (scale > kScaleMax) return false;
+        head.scale = static_cast<int16_t>(scale);
+        head.reference = static_cast<Bits>(low >> zeros);
+        head.bits = static_cast<uint8_t>(std::bit_width(static_cast<Bits>(high - low) >> zeros));
+        // Half of the bits that are left to spare.
+        from = std::clamp(scale - (kMantissaBits + 1 - head.bits) / 2, kScaleMin, kScaleMax);
+        return true;
+    }
+
+    WEIR_INLINE bool encode(const Bits* values, Head<Bits>& head, Bits* offsets) noexcept {
+        const int tried = from;
+        if (encode_from(values, head, offsets)) return true;
+        if (find_scale(values, from) && encode_from(values, head, offsets)) return true;
+        from = tried;
+        return false;
     }
 
     [[nodiscard]] WEIR_INLINE bool accepts(const Head<Bits>& head) const noexcept {

@@ -76,10 +76,32 @@ WEIR_INLINE uint32_t joins_of(uint32_t bits) noexcept {
     return joins;
 }
 
+/// Words of so many bits, at least 8, side by side, and up to 8 bytes behind them. None waits for the
+/// one before: what both have in a byte is written twice.
+WEIR_INLINE void put_words(const uint64_t* words, size_t count, uint32_t bits,
+                           std::byte* to) noexcept {
+    uint64_t before = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const size_t at = i * bits;
+        const auto shift = static_cast<uint32_t>(at % 8);
+        const uint64_t word = words[i] << shift | before >> (bits - shift);
+        std::memcpy(to + at / 8, &word, sizeof word);
+        before = words[i];
+    }
+    const uint64_t end = before >> (bits - count * bits % 8);
+    std::memcpy(to + count * bits / 8, &end, sizeof end);
+}
+
 /// Writes 64 offsets, and up to 8 bytes behind them. They are joined first, many at once, as long as
-/// a word has room: to put words together takes turns.
+/// a word has room.
 template <class U>
 WEIR_INLINE void pack_offsets(const U* offsets, uint32_t bits, std::byte* to) noexcept {
+    if (bits == 0) return;
+    if (bits == 8) {
+        for (size_t i = 0; i < kIntegerBlock; ++i)
+            to[i] = static_cast<std::byte>(offsets[i]);
+        return;
+    }
     uint64_t even[kIntegerBlock];
     uint64_t odd[kIntegerBlock / 2];
     for (size_t i = 0; i < kIntegerBlock; ++i)
@@ -88,19 +110,7 @@ WEIR_INLINE void pack_offsets(const U* offsets, uint32_t bits, std::byte* to) no
     if (joins > 0) join_pairs<kIntegerBlock / 2>(even, bits, odd);
     if (joins > 1) join_pairs<kIntegerBlock / 4>(odd, 2 * bits, even);
     if (joins > 2) join_pairs<kIntegerBlock / 8>(even, 4 * bits, odd);
-    const uint64_t* const words = joins % 2 == 0 ? even : odd;
-    bits <<= joins;
-    uint64_t word = 0;
-    uint32_t used = 0;
-    for (size_t i = 0; i < kIntegerBlock >> joins; ++i) {
-        word |= words[i] << used;
-        used += bits;  // at most 7 + kBitsMax
-        std::memcpy(to, &word, sizeof word);
-        to += used / 8;
-        word >>= used & ~7U;
-        used %= 8;
-    }
-    std::memcpy(to, &word, sizeof word);
+    put_words(joins % 2 == 0 ? even : odd, kIntegerBlock >> joins, bits << joins, to);
 }
 
 /// Reads 64 offsets, and up to 8 bytes behind them: words of several offsets, which are split then,

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 #include "lib/base/check.h"
 #include "lib/base/kernel.h"
 #include "lib/filter/float_block.h"
+#include "lib/filter/float_block_avx512.h"
 #include "lib/filter/integer_block.h"
 #include "lib/filter/integer_unpack.h"
 
@@ -21,8 +23,8 @@ using integers::IntegerBlock;
 
 /// Encodes one block of `count` values. Returns the end of what it wrote.
 template <class Block>
-WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t count, std::byte* to,
-                                    const std::byte* end) noexcept {
+WEIR_INLINE std::byte* encode_block(Block& block, const std::byte* from, size_t count,
+                                    std::byte* to, const std::byte* end) noexcept {
     using U = typename Block::Bits;
     U values[kIntegerBlock];
     std::memcpy(values, from, count * sizeof(U));
@@ -54,7 +56,7 @@ WEIR_INLINE std::byte* encode_block(Block block, const std::byte* from, size_t c
 
 /// Decodes one block of `count` values. Returns the end of what it read, or nullptr if it is none.
 template <class Block>
-WEIR_INLINE const std::byte* decode_block(Block block, std::span<const std::byte> from,
+WEIR_INLINE const std::byte* decode_block(const Block& block, std::span<const std::byte> from,
                                           size_t count, std::byte* to, Simd simd) noexcept {
     using U = typename Block::Bits;
     if (from.empty()) return nullptr;
@@ -89,16 +91,33 @@ WEIR_INLINE const std::byte* decode_block(Block block, std::span<const std::byte
     return from.data() + bytes;
 }
 
+/// One of 64 values.
+template <class Block>
+WEIR_INLINE std::byte* encode_whole_block(Block& block, const std::byte* from, std::byte* to,
+                                          const std::byte* end, Simd simd) noexcept {
+#if defined(__x86_64__)
+    if constexpr (std::is_same_v<Block, FloatBlock<float>>) {
+        constexpr size_t kRoom = Head<uint32_t>::kBytes + integers::kOffsetsRoom;
+        if (simd == Simd::kAvx512 && static_cast<size_t>(end - to) >= kRoom) {
+            std::byte* const after = integers::encode_floats_avx512(block, from, to);
+            if (after != nullptr) return after;
+        }
+    }
+#endif
+    (void)simd;
+    return encode_block(block, from, kIntegerBlock, to, end);
+}
+
 template <class Block>
 WEIR_INLINE size_t encode_blocks(Block block, std::span<const std::byte> values,
-                                 std::span<std::byte> body) noexcept {
+                                 std::span<std::byte> body, Simd simd) noexcept {
     constexpr size_t kBytes = sizeof(typename Block::Bits);
     const std::byte* const end = body.data() + body.size();
     std::byte* to = body.data();
     size_t done = 0;
     for (const size_t whole = values.size() / (kIntegerBlock * kBytes) * kIntegerBlock * kBytes;
          done < whole; done += kIntegerBlock * kBytes)
-        to = encode_block(block, values.data() + done, kIntegerBlock, to, end);
+        to = encode_whole_block(block, values.data() + done, to, end, simd);
     if (done < values.size())
         to = encode_block(block, values.data() + done, (values.size() - done) / kBytes, to, end);
     return static_cast<size_t>(to - body.data());
@@ -130,20 +149,20 @@ WEIR_INLINE bool decode_blocks(Block block, std::span<const std::byte> body,
 using In = std::span<const std::byte>;
 using Out = std::span<std::byte>;
 
-WEIR_KERNEL size_t encode(FloatBlock<float> block, In values, Out body) noexcept {
-    return encode_blocks(block, values, body);
+WEIR_KERNEL size_t encode(FloatBlock<float> block, In values, Out body, Simd simd) noexcept {
+    return encode_blocks(block, values, body, simd);
 }
 
-WEIR_KERNEL size_t encode(FloatBlock<double> block, In values, Out body) noexcept {
-    return encode_blocks(block, values, body);
+WEIR_KERNEL size_t encode(FloatBlock<double> block, In values, Out body, Simd simd) noexcept {
+    return encode_blocks(block, values, body, simd);
 }
 
-WEIR_KERNEL size_t encode(IntegerBlock<uint32_t> block, In values, Out body) noexcept {
-    return encode_blocks(block, values, body);
+WEIR_KERNEL size_t encode(IntegerBlock<uint32_t> block, In values, Out body, Simd simd) noexcept {
+    return encode_blocks(block, values, body, simd);
 }
 
-WEIR_KERNEL size_t encode(IntegerBlock<uint64_t> block, In values, Out body) noexcept {
-    return encode_blocks(block, values, body);
+WEIR_KERNEL size_t encode(IntegerBlock<uint64_t> block, In values, Out body, Simd simd) noexcept {
+    return encode_blocks(block, values, body, simd);
 }
 
 WEIR_KERNEL bool decode(FloatBlock<float> block, In body, Out values, Simd simd) noexcept {
@@ -180,11 +199,12 @@ auto with_block(ValueType type, const Work& work) {
 
 }  // namespace
 
-size_t encode_integers(ValueType type, std::span<const std::byte> values,
-                       std::span<std::byte> body) noexcept {
+size_t encode_integers(ValueType type, std::span<const std::byte> values, std::span<std::byte> body,
+                       Simd simd) noexcept {
     WEIR_CHECK(values.size() % size_of(type) == 0);
     WEIR_CHECK(body.size() >= integers_bytes_max(type, values.size() / size_of(type)));
-    return with_block(type, [&](auto block) -> size_t { return encode(block, values, body); });
+    return with_block(type,
+                      [&](auto block) -> size_t { return encode(block, values, body, simd); });
 }
 
 Status decode_integers(ValueType type, std::span<const std::byte> body, std::span<std::byte> values,

@@ -35,10 +35,15 @@ inline constexpr uint8_t kRawBlock = 0xff;
     return value_count * size_of(type) + (value_count + kIntegerBlock - 1) / kIntegerBlock;
 }
 
+/// No body of so many values has fewer: before there is room for them.
+[[nodiscard]] constexpr size_t integers_bytes_min(size_t value_count) noexcept {
+    return (value_count + kIntegerBlock - 1) / kIntegerBlock * (1 + sizeof(uint32_t));
+}
+
 /// Shape:   body.size() >= integers_bytes_max() of these values
 /// Returns: the bytes of `body` that were used
 [[nodiscard]] size_t encode_integers(ValueType type, std::span<const std::byte> values,
-                                     std::span<std::byte> body) noexcept;
+                                     std::span<std::byte> body, Simd simd = best_simd()) noexcept;
 
 /// Fills `values`, whose number is known, from a body that somebody sent.
 ///

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/check.h"
-#include "lib/filter/pack.h"
+#include "lib/filter/pack/pack.h"
 
 namespace weir {
 

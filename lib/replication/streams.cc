@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "lib/base/check.h"
+#include "lib/filter/bitmap.h"
 #include "lib/ring/copy_order.h"
 
 namespace weir {
@@ -189,13 +190,13 @@ void Streams::pushed(TableReplica& table, const Entries& entries, uint32_t worke
 void Streams::record(TableReplica& table, const Entries& entries, const Cause& cause) {
     if (entries.is_range) {
         for (const auto& [learner, stream] : streams_)
-            record_range(*stream, table, entries.range, cause);
+            record_range(*stream, table, entries, cause);
         return;
     }
     const RowList& list = entries.list;
     KnownList* const known = list.remembered.get();
     if (known != nullptr && known->streamed_in == lists_in_)
-        return record_list(known->streamed, list, table, cause);
+        return record_list(known->streamed, entries, table, cause);
     std::span<const uint64_t> keys = entries.keys;
     if (keys.empty()) {
         if (!cause.is_iteration()) return;  // needs_keys() has said that nothing of it is streamed
@@ -203,7 +204,7 @@ void Streams::record(TableReplica& table, const Entries& entries, const Cause& c
         keys = keys_;
     }
     Streamed streamed = streamed_of(table, keys);
-    record_list(remembered(known, streamed), list, table, cause);
+    record_list(remembered(known, streamed), entries, table, cause);
 }
 
 Streams::Streamed Streams::streamed_of(const TableReplica& table,
@@ -270,11 +271,14 @@ bool Streams::record_sum(TableReplica& table, const AggregatedRows& changed) {
     if (streams_.empty() || !changed.ranges.empty() || count < kRememberedKeysMin) return false;
     const size_t bytes = count * (sizeof(uint64_t) + sizeof(uint32_t));
     if (bytes > kListBytesMax) return false;
-    const RowList list{changed.rows, list_id(changed.keys), {}};
+    Entries sum;
+    RowList& list = sum.list;
+    list.rows = changed.rows;
+    list.id = list_id(changed.keys);
     const uint32_t number = table.rows->schema().id;
     KnownLists::Entry known = lists_.find(number, list.id);
     if (known != nullptr && known->streamed_in == lists_in_) {
-        record_list(known->streamed, list, table, {});
+        record_list(known->streamed, sum, table, {});
         return true;
     }
     if (sums_.size() >= kSumsMax) sums_.clear();
@@ -283,7 +287,7 @@ bool Streams::record_sum(TableReplica& table, const AggregatedRows& changed) {
     if (known == nullptr) known = lists_.keep_without_rows(number, list.id);
     if (known == nullptr) return false;
     Streamed streamed = streamed_of_sum(table, changed.keys);
-    record_list(remembered(known.get(), streamed), list, table, {});
+    record_list(remembered(known.get(), streamed), sum, table, {});
     return true;
 }
 
@@ -316,7 +320,9 @@ void Streams::record_no_rows(Stream& stream, const TableReplica& table, const Ca
     add_last_record(stream, {}, cause);
 }
 
-void Streams::record_range(Stream& stream, TableReplica& table, KeyRange keys, const Cause& cause) {
+void Streams::record_range(Stream& stream, TableReplica& table, const Entries& entries,
+                           const Cause& cause) {
+    const KeyRange keys = entries.range;
     const SegmentList& held = holdings_.segments();
     const PositionMap& map = table.positions;
     segments_.clear();
@@ -326,6 +332,7 @@ void Streams::record_range(Stream& stream, TableReplica& table, KeyRange keys, c
         if (stream.positions().contains(segment.first)) segments_.push_back(segment);
     }
     if (segments_.empty()) return record_no_rows(stream, table, cause);
+    if (!entries.kept.empty()) return record_kept_of_range(stream, table, entries, cause);
     parts_.clear();
     const bool is_whole = segments_.size() == run.end - run.begin;
     for (const KeyRange extent : table.rows->extents()) {
@@ -357,17 +364,54 @@ void Streams::record_range(Stream& stream, TableReplica& table, KeyRange keys, c
     add_last_record(stream, segments_, cause);
 }
 
+/// `segments_` has those of all its keys: their times were raised.
+void Streams::record_kept_of_range(Stream& stream, const TableReplica& table,
+                                   const Entries& entries, const Cause& cause) {
+    const Result<RowList> rows = table.rows->kept_rows(entries);
+    WEIR_CHECK(rows);  // they were changed
+    kept_.keys.clear();
+    rows_.clear();
+    auto row = rows->rows.begin();
+    for_each_bit(entries.kept, [&](size_t i) {
+        const uint64_t key = entries.range.begin + i;
+        if (stream.positions().contains(table.positions.position(key))) {
+            kept_.keys.push_back(key);
+            rows_.push_back(*row);
+        }
+        ++row;
+    });
+    put_rows(kept_, rows_, *table.rows);
+    add_last_record(stream, segments_, cause);
+}
+
 /// `streamed`: what streams carry of the list.
-void Streams::record_list(Streamed& streamed, const RowList& list, TableReplica& table,
+void Streams::record_list(Streamed& streamed, const Entries& entries, TableReplica& table,
                           const Cause& cause) {
     for (const auto& [learner, stream] : streams_) {
         const auto its = std::ranges::find(streamed, learner, &StreamedKeys::learner);
         if (its == streamed.end()) {
             record_no_rows(*stream, table, cause);
+        } else if (!entries.kept.empty()) {
+            record_kept(*stream, *its, entries, *table.rows, cause);
         } else {
-            record_keys(*stream, *its, list, *table.rows, cause);
+            record_keys(*stream, *its, entries.list, *table.rows, cause);
         }
     }
+}
+
+/// The rows of entries that are kept, as those of a list that comes once; and the times of all entries.
+void Streams::record_kept(Stream& stream, const StreamedKeys& streamed, const Entries& entries,
+                          const TableShard& table, const Cause& cause) {
+    kept_.keys.clear();
+    rows_.clear();
+    for (size_t i = 0; i < streamed.keys.size(); ++i) {
+        const size_t place = streamed.places.empty() ? i : streamed.places[i];
+        if (!has_bit(entries.kept, place)) continue;
+        kept_.keys.push_back(streamed.keys[i]);
+        rows_.push_back(entries.list.rows[place]);
+    }
+    put_rows(kept_, rows_, table);
+    add_last_record(stream, streamed.segments, cause);
 }
 
 /// A learner knows a list from its second time on: many come only once.

@@ -229,13 +229,18 @@ private:
     void look_at_positions();
     void take_over(Stream& stream);
     void record(TableReplica& table, const Entries& entries, const Cause& cause);
-    void record_range(Stream& stream, TableReplica& table, KeyRange keys, const Cause& cause);
+    void record_range(Stream& stream, TableReplica& table, const Entries& entries,
+                      const Cause& cause);
+    void record_kept_of_range(Stream& stream, const TableReplica& table, const Entries& entries,
+                              const Cause& cause);
     [[nodiscard]] bool record_sum(TableReplica& table, const AggregatedRows& changed);
     [[nodiscard]] Streamed streamed_of_sum(const TableReplica& table,
                                            std::span<const uint64_t> keys);
-    void record_list(Streamed& streamed, const RowList& list, TableReplica& table,
+    void record_list(Streamed& streamed, const Entries& entries, TableReplica& table,
                      const Cause& cause);
     void record_keys(Stream& stream, StreamedKeys& streamed, const RowList& list,
+                     const TableShard& table, const Cause& cause);
+    void record_kept(Stream& stream, const StreamedKeys& streamed, const Entries& entries,
                      const TableShard& table, const Cause& cause);
     void record_no_rows(Stream& stream, const TableReplica& table, const Cause& cause);
     void add_last_record(Stream& stream, std::span<const PositionRange> segments,
@@ -272,6 +277,7 @@ private:
     std::vector<PositionRange> segments_;
     std::vector<KeyRange> parts_;
     std::vector<uint64_t> keys_;
+    StreamedKeys kept_;  ///< of a change of some entries
     std::vector<uint32_t> rows_;
     std::vector<std::byte> values_;
     std::vector<std::byte> state_bytes_;

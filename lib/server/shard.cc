@@ -128,6 +128,8 @@ size_t Shard::work() {
     if (to_manager_.must_poll()) done += poll_link();
     if (refusals_.pending()) refusals_.look();
     if (done > 0) endpoint_->flush();
+    if (waiting_.has_refused()) [[unlikely]]
+        requests_.close_refused();
     if (standing_.is_moving()) {
         const size_t behind = work_behind();
         if (behind > 0) endpoint_->flush();

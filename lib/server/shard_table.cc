@@ -33,7 +33,8 @@ OfPositions judge_positions(const ShardTable& table, const Request& request) {
 }
 
 std::optional<uint64_t> first_position(const ShardTable& table, const Request& request) {
-    const bool is_list = request.has(wire::kKeysInline) || request.has(wire::kKeysRemote);
+    const bool is_list = (request.has(wire::kKeysInline) || request.has(wire::kKeysRemote)) &&
+                         !request.has_keys_in_body();
     if (request.header.count == 0 || (is_list && request.keys.empty())) return std::nullopt;
     return table.positions.position(first_key_of(request));
 }
@@ -57,6 +58,7 @@ Result<RuleArguments> arguments_of(const ShardTable& table, const Request& reque
 Result<Entries> resolve(ShardTable& table, const Request& request, const SegmentList* held) {
     const wire::FrameHeader& h = request.header;
     Entries entries;
+    entries.kept = request.kept;
     if (request.has(wire::kKeysRange)) {
         entries.is_range = true;
         entries.range = range_of(request);

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/random.h"
+#include "lib/filter/bitmap.h"
 #include "lib/key/narrow_values.h"
 #include "lib/store/rules/rule_registry.h"
 #include "lib/store/rules/rule_threw.h"
@@ -429,6 +430,25 @@ Status TableShard::push(const RowList& list, std::span<const std::byte> pushed,
     if (layout_.has_stamps()) [[unlikely]]
         written_ += stamps().raise(list.rows, stamp);
     return {};
+}
+
+Result<RowList> TableShard::kept_rows(const Entries& entries) {
+    WEIR_CHECK(entries.kept.size() == bitmap_bytes(entries.count()));
+    chosen_rows_.resize(count_bits(entries.kept));
+    list_bits(entries.kept, chosen_rows_);
+    if (entries.is_range) {
+        auto next = chosen_rows_.begin();
+        WEIR_TRY(for_extents(
+            entries.range, 1, [&](uint32_t row, uint64_t row_count, size_t offset) -> Status {
+                for (; next != chosen_rows_.end() && *next < offset + row_count; ++next)
+                    *next = static_cast<uint32_t>(row + (*next - offset));
+                return {};
+            }));
+    } else {
+        for (uint32_t& row : chosen_rows_)
+            row = entries.list.rows[row];
+    }
+    return RowList{chosen_rows_, entries.list.id, nullptr};
 }
 
 Status TableShard::pull(const RowList& list, std::span<std::byte> out) const {

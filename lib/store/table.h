@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/filter/body.h"
 #include "lib/key/key_list.h"
 #include "lib/key/key_range.h"
 #include "lib/key/position_set.h"
@@ -40,14 +41,16 @@ struct RowList {
     const TouchedSegments* segments = nullptr;
 };
 
-/// What a request names in one table, resolved: a range of a dense table, or the rows of a list.
+/// What a request names in one table, resolved: a range of a dense table, or the rows of a list; and which of
+/// them a push changes.
 struct Entries {
     Entries() = default;
 
     bool is_range = false;
     KeyRange range;
     RowList list;
-    std::span<const uint64_t> keys;  ///< of the list; none: it came by its hash
+    std::span<const uint64_t> keys;   ///< of the list; none: it came by its hash
+    std::span<const std::byte> kept;  ///< a bit for each (lib/filter/bitmap.h); empty: all are kept
 
     [[nodiscard]] size_t count() const noexcept {
         return is_range ? range.key_count() : list.rows.size();
@@ -108,6 +111,15 @@ public:
 
     [[nodiscard]] const RowLayout& row_layout() const noexcept { return layout_; }
 
+    /// Of an encoded body that a push of so many keys brings, or a pull gets.
+    [[nodiscard]] BodyForm pushed_form(uint32_t key_count) const noexcept {
+        return {layout_.pushed_type, layout_.pushed_values, key_count, nullptr};
+    }
+
+    [[nodiscard]] BodyForm pulled_form(uint32_t key_count) const noexcept {
+        return {layout_.value_type, layout_.width, key_count, nullptr};
+    }
+
     /// The number of keys that have a row here.
     [[nodiscard]] size_t row_count() const;
 
@@ -165,8 +177,18 @@ public:
 
     // Either of the two.
 
+    // `pushed` has the rows that are kept.
+
+    /// The rows of those that are kept. Valid until the next call.
+    /// Errors: as push()
+    [[nodiscard]] Result<RowList> kept_rows(const Entries& entries);
+
     [[nodiscard]] Status push(const Entries& entries, std::span<const std::byte> pushed,
                               const RuleArguments* arguments = nullptr, uint32_t stamp = 1) {
+        if (!entries.kept.empty()) [[unlikely]] {
+            WEIR_ASSIGN(const RowList kept, kept_rows(entries));
+            return push(kept, pushed, arguments, stamp);
+        }
         return entries.is_range ? push(entries.range, pushed, arguments)
                                 : push(entries.list, pushed, arguments, stamp);
     }
@@ -231,6 +253,10 @@ public:
     [[nodiscard]] Status push_aggregate(uint64_t iteration, const Entries& entries,
                                         std::span<const std::byte> pushed,
                                         const RuleArguments* arguments = nullptr) {
+        if (!entries.kept.empty()) [[unlikely]] {
+            WEIR_ASSIGN(const RowList kept, kept_rows(entries));
+            return push_aggregate(iteration, kept, pushed, arguments);
+        }
         return entries.is_range ? push_aggregate(iteration, entries.range, pushed, arguments)
                                 : push_aggregate(iteration, entries.list, pushed, arguments);
     }
@@ -487,6 +513,7 @@ private:
     std::vector<uint64_t> block_;         // a copy of keys, which no peer can change
     std::vector<uint32_t> scratch_rows_;  // of lists that are not remembered
     std::vector<uint64_t> missing_;       // RowList::missing of the last list
+    std::vector<uint32_t> chosen_rows_;   // of kept_rows()
 };
 
 template <class Use>

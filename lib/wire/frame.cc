@@ -27,11 +27,13 @@ constexpr bool is_single(unsigned bits) noexcept {
 
 /// Of a push or pull whose encoding is not 0.
 bool encoding_is_consistent(const FrameHeader& h) noexcept {
-    if (h.kind == Kind::kPull) return h.encoding == kAsksWritten || h.encoding == kWholeRows;
+    if (h.kind == Kind::kPull)
+        return h.encoding == kAsksWritten || h.encoding == kWholeRows || h.encoding == kEncoded;
     if ((h.encoding & (kErases | kHasStamp)) != 0 && (h.flags & kIteration) != 0) return false;
     const unsigned rest = h.encoding & ~unsigned{kHasStamp};
     if (rest == kErases || rest == kWholeRows) return (h.flags & kAggregate) == 0;
-    constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote | kHasStamp;
+    if ((h.encoding & kEncoded) != 0 && h.count == 0) return false;
+    constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote | kHasStamp | kEncoded;
     const bool wants_values = (h.encoding & kWantsValues) != 0;
     return (h.encoding & ~kOfPushes) == 0 && h.part_status == Errc::kOk &&
            (wants_values || (h.encoding & kOutRemote) == 0) &&
@@ -88,6 +90,16 @@ bool take_arguments(std::span<const std::byte>& rest,
     return true;
 }
 
+/// The codecs of a push, or those that a pull takes.
+bool take_codecs(std::span<const std::byte>& rest, const FrameHeader& h, Codecs& codecs) noexcept {
+    uint64_t wide = 0;
+    if (!take(rest, wide) || wide == 0 || wide > kAllCodecs) return false;
+    codecs = static_cast<Codecs>(wide);
+    if (h.kind == Kind::kPull) return (codecs & ~kPulledCodecs) == 0;
+    const bool may_have_keys = (h.flags & kKeysInline) != 0 && (h.encoding & kWantsValues) == 0;
+    return are_codecs(codecs) && ((codecs & kKeyDifferences) == 0 || may_have_keys);
+}
+
 /// Takes off the zeros behind a frame that another one follows.
 bool take_padding(std::span<const std::byte>& rest, size_t frame_bytes) noexcept {
     if (rest.empty()) return true;
@@ -107,6 +119,8 @@ Errc decode_request(std::span<const std::byte> rest, Frame& frame) noexcept {
     if ((h.encoding & kHasStamp) != 0 && !take_stamp(rest, frame.stamp)) return Errc::kProtocol;
     if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, frame.arguments))
         return Errc::kProtocol;
+    if ((h.encoding & kEncoded) != 0 && !take_codecs(rest, h, frame.codecs)) return Errc::kProtocol;
+    const bool has_keys_in_body = (frame.codecs & kKeyDifferences) != 0 && h.kind == Kind::kPush;
     if ((h.flags & kKeysRemote) != 0) {
         if (!take(rest, frame.keys_at) ||
             frame.keys_at.length_bytes != h.count * sizeof(uint64_t)) {
@@ -122,8 +136,9 @@ Errc decode_request(std::span<const std::byte> rest, Frame& frame) noexcept {
         if (!take(rest, frame.out_at) || frame.out_at.length_bytes > kRequestBytesMax)
             return Errc::kProtocol;
     }
-    if ((h.flags & kKeysKnown) != 0 && !take(rest, frame.ends)) return Errc::kProtocol;
-    if ((h.flags & kKeysInline) != 0) {
+    if (((h.flags & kKeysKnown) != 0 || has_keys_in_body) && !take(rest, frame.ends))
+        return Errc::kProtocol;
+    if ((h.flags & kKeysInline) != 0 && !has_keys_in_body) {
         if (rest.size() / sizeof(uint64_t) < h.count) return Errc::kProtocol;
         frame.keys = rest.first(h.count * sizeof(uint64_t));
         rest = rest.subspan(frame.keys.size());
@@ -162,6 +177,7 @@ Errc decode_next(std::span<const std::byte>& rest, Frame& frame) noexcept {
     frame.ends = {};
     frame.number = 0;
     frame.stamp = 0;
+    frame.codecs = 0;
     frame.arguments = {};
     frame.keys = {};
     frame.values = body;

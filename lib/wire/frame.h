@@ -16,6 +16,7 @@
 #include <span>
 
 #include "lib/base/result.h"
+#include "lib/filter/codecs.h"
 
 namespace weir::wire {
 
@@ -117,6 +118,9 @@ enum Encoding : uint8_t {
     kErases = 32,    ///< push: brings no values; its keys are as if never written; with kHasStamp,
                      ///< those whose rows have a lower stamp
     kHasStamp = 64,  ///< push: the body begins with a stamp, as 8 bytes, before arguments
+    kEncoded =
+        128,  ///< push: its values are a body (lib/filter/body.h), with keys where its codecs say so;
+              ///< pull: its reply has values in any of these codecs, or says where they are
 };
 
 /// The most arguments of a push.
@@ -213,6 +217,7 @@ static_assert(sizeof(MemoryHandle) == 24);
 struct ListEnds {
     uint64_t first_key = 0;
     uint64_t last_key = 0;
+    friend bool operator==(const ListEnds&, const ListEnds&) = default;
 };
 
 static_assert(sizeof(ListEnds) == 16);
@@ -223,13 +228,14 @@ struct Frame {
     MemoryHandle keys_at;    ///< with kKeysRemote
     MemoryHandle values_at;  ///< with kValuesRemote
     MemoryHandle out_at;     ///< with kOutRemote
-    ListEnds ends;           ///< with kKeysKnown
+    ListEnds ends;           ///< with kKeysKnown, and of keys that are in an encoded body
     uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
     uint32_t stamp = 0;      ///< with kHasStamp, not 0
+    Codecs codecs = 0;       ///< with kEncoded, not 0: of its body, or a pull takes
     std::span<const std::byte> arguments;  ///< with kHasArguments: doubles
     std::span<const std::byte> keys;       ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
-        values;  ///< push with kValuesInline: its values; neither push nor pull: the body
+        values;  ///< push with kValuesInline: its values, encoded or not; neither push nor pull: the body
 };
 
 /// The most keys in the list of one push or pull; longer lists are sent in pieces. A range may
@@ -252,6 +258,17 @@ inline constexpr size_t kFrameAlign = 8;
 [[nodiscard]] constexpr size_t aligned(size_t bytes) noexcept {
     return (bytes + kFrameAlign - 1) / kFrameAlign * kFrameAlign;
 }
+
+/// With which the reply to an encoded pull begins. Its values follow, or are where the pull has said.
+struct EncodedValues {
+    uint32_t codecs = 0;  ///< 0: they are as they are
+    uint32_t bytes = 0;
+};
+
+static_assert(sizeof(EncodedValues) == 8);
+
+/// What a pull may take.
+inline constexpr Codecs kPulledCodecs = kZeros | kValueCodecs | kCompress;
 
 /// Decodes the first frame of what is left of a peer's message, and takes it off. The peer is not
 /// trusted. Every header byte is read once, into `frame`: the peer may change the message meanwhile.

@@ -77,7 +77,26 @@ Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId>
     const Turn turn(*state_);
     if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
-    return state_->finish(state_->core().barrier(access::deadline_ns_of(at_most), after));
+    const Status flushed = flush_held();
+    WEIR_TRY(state_->finish(state_->core().barrier(access::deadline_ns_of(at_most), after)));
+    return flushed;
+}
+
+Status Client::flush() {
+    const Turn turn(*state_);
+    if (!turn) return turn.error();
+    WEIR_TRY(state_->may_wait());
+    return flush_held();
+}
+
+/// The first error, when all have ended.
+Status Client::flush_held() {
+    Status first;
+    for (const ClientCore::CallId call : state_->core().flush()) {
+        Status flushed = state_->finish(call);
+        if (first) first = std::move(flushed);
+    }
+    return first;
 }
 
 Collectives& Client::collectives() {
@@ -102,9 +121,12 @@ Result<uint64_t> Client::checkpoint(std::chrono::nanoseconds at_most,
     const Turn turn(*state_);
     if (!turn) return turn.error();
     WEIR_TRY(state_->wait_for_tasks(after));
+    const Status flushed = flush_held();
     const ClientCore::CallId call = state_->core().checkpoint(access::deadline_ns_of(at_most));
     state_->wait_until([&] { return state_->core().done(call); });
-    return state_->core().take_checkpoint(call);
+    WEIR_ASSIGN(const uint64_t number, state_->core().take_checkpoint(call));
+    WEIR_TRY(flushed);
+    return number;
 }
 
 Result<std::vector<TableSchema>> Client::tables() {
@@ -270,6 +292,7 @@ Status Client::leave(const Status& outcome) {
     if (leave_was_sent_) return leave_error_;
     WEIR_TRY(state_->may_wait());
     ClientCore& core = state_->core();
+    const Status flushed = outcome ? flush_held() : Status();
     // Shards drop what a worker has sent that is not in the view any more.
     if (outcome) state_->wait_until([&] { return !core.has_open_values() || core.finished(); });
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.
@@ -277,8 +300,8 @@ Status Client::leave(const Status& outcome) {
     Status left = state_->finish(state_->core().leave(outcome, deadline_ns));
     if (left.code() == Errc::kBusy) return left;  // nothing was sent
     leave_was_sent_ = true;
-    leave_error_ = left;
-    return left;
+    leave_error_ = left ? flushed : left;
+    return leave_error_;
 }
 
 Result<ClientStats> Client::stats(std::span<const TaskId> after) {
@@ -293,6 +316,7 @@ Result<ClientStats> Client::stats(std::span<const TaskId> after) {
     stats.pushes = core.counters().pushes;
     stats.pulls = core.counters().pulls;
     stats.errors_lost = core.counters().errors_lost;
+    stats.filters = core.filter_traffic();
     const MemoryUse use = state_->pool().use();
     stats.registered_bytes = use.registered_bytes + state_->registrar().registered_bytes();
     stats.used_bytes = use.used_bytes;

@@ -20,12 +20,14 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/filter/filters.h"
 #include "lib/key/key_span.h"
 #include "lib/key/value_type.h"
 #include "lib/store/rules/rules.h"
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
 #include "lib/wire/work_share.h"
+#include "lib/worker/filters/filter_traffic.h"
 #include "lib/worker/job_event.h"
 
 namespace weir {
@@ -250,6 +252,9 @@ struct TableOptions {
     /// values are of 8 bytes): when it was last pushed, as PushOptions::stamp says. The servers use the
     /// memory of erased rows again.
     bool erasable = false;
+    /// What this worker's pushes and pulls of the table go through: selectors, which hold rows back or change
+    /// their values, and lossless codecs. Each worker has its own; Table::set_filters() changes them.
+    Filters filters{};
 };
 
 /// Keeps memory of the caller registered, so that servers may read and write it. The destructor
@@ -297,6 +302,7 @@ struct ClientStats {
     uint64_t used_bytes = 0;  ///< of the worker pool, by this client: buffers, copies, key lists
     uint64_t servers_registered_bytes = 0;  ///< of all store pools
     uint64_t servers_used_bytes = 0;        ///< of these: tables, key lists, fetched data
+    FilterTraffic filters;                  ///< of this client
 };
 
 /// A worker's part in its job. Several clients in a process are independent of each other.
@@ -388,6 +394,13 @@ public:
     /// Registers memory of the caller, which must outlive the Registration.
     /// Errors: kNoMemory with the ulimit to set
     [[nodiscard]] Result<Registration> register_memory(std::span<std::byte> memory);
+
+    /// Pushes what filters have held back, in all tables, and waits until it is acknowledged. In a table that
+    /// this worker pushes iterations to, its next part takes it along instead. What is held back counts as
+    /// not pushed until then, and dies with its worker. barrier(), checkpoint() and leave() do so first;
+    /// they go on if that fails, and return its error.
+    /// Errors: as those of a push
+    [[nodiscard]] Status flush();
 
     /// Waits until all workers of the job have called barrier(), however long they compute, or at most
     /// `at_most` if that is not 0. A worker or server that dies, or shows no sign of life for
@@ -509,6 +522,7 @@ private:
     [[nodiscard]] Task start_several(std::span<const Of> tables, const access::Options& options);
     void give_up() noexcept;
     void drop_handlers() noexcept;
+    [[nodiscard]] Status flush_held();
     [[nodiscard]] Status allreduce_bytes(ValueType type, std::span<std::byte> values, Reduce how,
                                          std::chrono::nanoseconds at_most);
     [[nodiscard]] Status broadcast_bytes(ValueType type, std::span<std::byte> values, uint32_t from,

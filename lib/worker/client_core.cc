@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/random.h"
+#include "lib/base/secret_seed.h"
 #include "lib/store/rules/rule_codec.h"
 #include "lib/wire/fault.h"
 #include "lib/wire/messages.h"
@@ -37,11 +39,15 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
       peers_(standing_, *endpoint_, clock),
       requests_(calls_),
       sender_(peers_, requests_, calls_, deadlines_, tables_, *endpoint_, clock, memory_,
-              standing_.options().eager_bytes, counters_),
+              standing_.options(), counters_),
       control_(standing_, peers_, requests_, sender_, calls_, tasks_, deadlines_, tables_, rules_,
                clock),
+      filters_(clock, rules_,
+               standing_.options().secret_seed
+                   ? mix64(*standing_.options().secret_seed + standing_.options().worker)
+                   : secret_seed()),
       operations_(standing_, peers_, requests_, sender_, calls_, tasks_, control_, tables_, rules_,
-                  memory_, counters_),
+                  filters_, memory_, counters_),
       replies_(standing_, peers_, requests_, sender_, calls_, tasks_, tables_, clock, counters_),
       lost_errors_(standing_, calls_, tables_, counters_),
       watch_(standing_, peers_, requests_, calls_, tasks_, control_, deadlines_, tables_),

@@ -277,6 +277,25 @@ public:
         return operations_.start(std::move(operations));
     }
 
+    /// As Table::set_filters().
+    [[nodiscard]] Status set_filters(const TableInfo& table, const Filters& filters) {
+        return filters_.set(table, filters);
+    }
+
+    /// Pushes what is held back: a call for each table that has no iterations. As Client::flush().
+    [[nodiscard]] std::vector<CallId> flush() { return operations_.flush(); }
+
+    /// Rows of the table that are held back.
+    [[nodiscard]] size_t held_count(uint32_t table) const noexcept {
+        return filters_.held_count(table);
+    }
+
+    [[nodiscard]] FilterTraffic filter_traffic() const noexcept {
+        FilterTraffic traffic = counters_.filters;
+        traffic.rows_held = filters_.held_count();
+        return traffic;
+    }
+
     // Calls as tasks that others wait for.
     /// The name of a call that was not taken; kNoTask for another.
     [[nodiscard]] TaskId name_task(CallId call);
@@ -385,6 +404,7 @@ private:
     Requests requests_;
     Sender sender_;
     Control control_;
+    ClientFilters filters_;
     Operations operations_;
     IncomingReplies replies_;
     LostErrors lost_errors_;

@@ -10,6 +10,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/node/manager_link.h"
+#include "lib/worker/filters/filter_traffic.h"
 
 namespace weir {
 
@@ -30,6 +31,8 @@ struct ClientCoreOptions {
     /// Up to this many bytes of keys or values go in the message to a shard that would otherwise
     /// have to READ them: copying them costs less than a network round trip.
     size_t eager_bytes = 4096;
+    /// So many bytes of values at least go through codecs: what fewer may become is not worth its head.
+    size_t encoded_bytes_min = 256;
     /// What it makes its pass of (PassesMessage); none: drawn at random.
     std::optional<uint64_t> secret_seed = {};
 };
@@ -40,6 +43,7 @@ struct ClientCounters {
     uint64_t requests = 0;
     uint64_t bytes_copied = 0;  ///< values and keys that were copied into or out of our buffers
     uint64_t errors_lost = 0;   ///< of calls whose outcome nobody has asked for
+    FilterTraffic filters;
 };
 
 }  // namespace weir

@@ -106,6 +106,11 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
         operation.row_bytes =
             operation.has_whole_rows ? table.row_bytes + state_bytes : table.pushed_row_bytes;
     }
+    if (item.kind == Item::Kind::kPushFactors) {
+        operation.right = item.right;
+        operation.rank = static_cast<uint32_t>(item.right.size() / table.pushed_row_bytes);
+        operation.row_bytes = operation.rank * size_of(operation.caller_type());
+    }
     if (!is_push || (is_both && !options.iteration)) {
         operation.out = item.out;
         operation.out_row_bytes = operation.asks_written ? 1 : table.row_bytes + state_bytes;
@@ -146,7 +151,8 @@ uint64_t start(const std::shared_ptr<ClientState>& state, std::span<const Item> 
     const CallOptions common{.iteration = options.iteration,
                              .deadline_ns = deadline_ns_of(options.deadline),
                              .after = options.after,
-                             .stamp = options.stamp};
+                             .stamp = options.stamp,
+                             .filters = options.filters};
     std::vector<Operation> operations;
     operations.reserve(2 * items.size());
     for (const Item& item : items) {
@@ -192,6 +198,7 @@ Task Client::push(std::span<const Pushing> tables, const PushOptions& options) {
     }
     access::Options given{options.iteration, options.deadline, options.after};
     given.stamp = options.stamp;
+    if (options.filters) given.filters = &*options.filters;
     return start_several(tables, given);
 }
 
@@ -204,7 +211,9 @@ Task Client::push(std::initializer_list<Pushing> tables) {
 }
 
 Task Client::pull(std::span<const Pulling> tables, const PullOptions& options) {
-    return start_several(tables, {options.iteration, options.deadline, options.after});
+    access::Options given{options.iteration, options.deadline, options.after};
+    if (options.filters) given.filters = &*options.filters;
+    return start_several(tables, given);
 }
 
 Task Client::pull(std::initializer_list<Pulling> tables, const PullOptions& options) {

@@ -114,6 +114,9 @@ struct PushOptions {
     /// keeps the greatest stamp that it has got. Without one it is 1; of an iteration it is the number of that.
     /// Errors: kInvalidArgument: 0, with an iteration, or if the table is not erasable
     std::optional<uint32_t> stamp = std::nullopt;
+    /// In place of those of the table (TableOptions::filters); Filters(): none, for this push.
+    /// Errors: kInvalidArgument, kTypeMismatch: the table cannot have them
+    std::optional<Filters> filters = std::nullopt;
 };
 
 /// Options of one pull.
@@ -125,6 +128,8 @@ struct PullOptions {
     std::optional<uint64_t> iteration = std::nullopt;
     std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
     std::vector<TaskId> after = {};        ///< as PushOptions::after
+    /// As PushOptions::filters: their codecs, in which the servers may send the values.
+    std::optional<Filters> filters = std::nullopt;
 };
 
 /// The values of a range, such as a vector, a span or a Buffer.
@@ -203,6 +208,35 @@ public:
                    const PushOptions& options = {}) {
         access::Item item = item_of(access::Item::Kind::kPushPull, keys);
         return start(with(item, values, out), options);
+    }
+
+    /// Starts a push of a product of two matrices, of `rank` terms a value: key i gets left[i][0] * right[0] +
+    /// left[i][1] * right[1] + ..., where right[r] is a row of pushed_width() values. The matrices travel, and
+    /// servers multiply them out: always to the same bits, each product and sum rounded in this order. So
+    /// gradients of a layer, activations times errors, take rank * (keys + width) values, not keys * width.
+    /// Filters that select are left out.
+    ///
+    /// Shape:   left.size() == keys.size() * rank, right.size() == rank * pushed_width()
+    /// Errors:  through the task: as push(); kTypeMismatch if the table is none of floats; kInvalidArgument
+    ///          for more than 2^26 products a key
+    /// Source:  Chilimbi et al., OSDI 2014, section 4.3
+    Task push_factors(KeySpan keys, ValueSpan<const T> left, ValueSpan<const T> right,
+                      const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushFactors, keys);
+        item.right = std::as_bytes(right.span());
+        return start(with(item, left, {}), options);
+    }
+
+    /// As for push().
+    Task push_factors(std::initializer_list<uint64_t> keys_or_range, ValueSpan<const T> left,
+                      ValueSpan<const T> right, const PushOptions& options = {}) = delete;
+
+    /// The same for all keys of a range of a dense table.
+    Task push_factors(KeyRange keys, ValueSpan<const T> left, ValueSpan<const T> right,
+                      const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kPushFactors, keys);
+        item.right = std::as_bytes(right.span());
+        return start(with(item, left, {}), options);
     }
 
     // The keys of a batch as they came, in any order and with duplicates: each has a row in `values` and
@@ -405,6 +439,13 @@ public:
         return access::next_iteration(*state_, *info_);
     }
 
+    /// From now on, this client's pushes and pulls that name no filters go through these; Filters(): through
+    /// none. What is held back stays so: Client::flush().
+    /// Errors: kInvalidArgument, kTypeMismatch: the table cannot have them; nothing has changed
+    [[nodiscard]] Status set_filters(const Filters& filters) {
+        return access::set_filters(*state_, *info_, filters);
+    }
+
 private:
     friend class Client;
     friend class Iterations;
@@ -419,6 +460,7 @@ private:
             given.arguments = options.arguments;
             given.stamp = options.stamp;
         }
+        if (options.filters) given.filters = &*options.filters;
         return given;
     }
 

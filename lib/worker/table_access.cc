@@ -17,7 +17,8 @@ namespace {
 CallOptions call_options(const access::Options& options) {
     return {options.iteration, access::deadline_ns_of(options.deadline),
             options.after,     options.arguments,
-            options.out_type,  options.stamp};
+            options.out_type,  options.stamp,
+            options.filters};
 }
 
 /// Of a table whose values are made and pushed as `type`.
@@ -124,6 +125,12 @@ Iteration next_iteration(ClientState& state, const TableInfo& table) {
     return state.core().next_iteration(table.schema.id);
 }
 
+Status set_filters(ClientState& state, const TableInfo& table, const Filters& filters) {
+    const Turn turn(state);
+    if (!turn) return turn.error();
+    return state.core().set_filters(table, filters);
+}
+
 Status check_users_name(std::string_view name) {
     if (!name.starts_with(rules::kWeirsOwn)) return {};
     return Error(Errc::kInvalidArgument,
@@ -186,6 +193,7 @@ Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::str
                                               same.error().text(), info.checkpoint));
     }
     WEIR_TRY(same);
+    WEIR_TRY(state.core().set_filters(info, options.filters));
     return std::make_shared<const TableInfo>(std::move(info));
 }
 

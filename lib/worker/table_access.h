@@ -20,6 +20,7 @@
 namespace weir {
 
 class ClientState;
+class Filters;
 class KeyBatch;
 struct TableInfo;
 struct TableOptions;
@@ -63,6 +64,7 @@ struct Options {
     std::span<const NamedNumber> arguments = {};
     std::optional<ValueType> out_type = {};  ///< of a pull of values as they are kept
     std::optional<uint32_t> stamp = {};
+    const Filters* filters = nullptr;  ///< null: those of the table
 };
 
 // These four start a call and return its id, for a Task; or kNoTurn.
@@ -85,6 +87,7 @@ struct Item {
         kPushRows,  ///< of whole rows: values, then state
         kPullRows,
         kErase,  ///< a push without values
+        kPushFactors,
     };
 
     const TableInfo* table = nullptr;
@@ -95,6 +98,7 @@ struct Item {
     KeyBatch* batch =
         nullptr;  ///< in place of keys, if not null; then rows are those of its places
     std::span<const std::byte> values;
+    std::span<const std::byte> right{};  ///< kPushFactors: then `values` are the left matrix
     std::span<std::byte> out;
     std::span<const NamedNumber> arguments = {};
     std::optional<uint32_t> before = {};  ///< kErase: only rows with a lower stamp
@@ -111,6 +115,8 @@ uint64_t failed(ClientState& state, Error why);
 [[nodiscard]] const TableSchema& schema(const TableInfo& table) noexcept;
 [[nodiscard]] size_t pushed_row_bytes(const TableInfo& table) noexcept;
 [[nodiscard]] Iteration next_iteration(ClientState& state, const TableInfo& table);
+[[nodiscard]] Status set_filters(ClientState& state, const TableInfo& table,
+                                 const Filters& filters);
 
 /// Errors: kInvalidArgument for a name that is kept for tables of Weir's own
 [[nodiscard]] Status check_users_name(std::string_view name);

@@ -98,7 +98,7 @@ TEST_SUITE("lr run") {
         CHECK(alone[0]->test->example_count == 40);
         CHECK(alone[0]->test->accuracy == 1);
         CHECK(alone[0]->test->auc == 1);
-        CHECK(alone[0]->bytes_sent > 0);
+        CHECK(alone[0]->traffic.worker_bytes > 0);
         for (const Result<LrRun>& run : train(3, options)) {
             REQUIRE(run.has_value());
             CHECK(run->result.objective ==
@@ -162,7 +162,10 @@ TEST_SUITE("lr run") {
             CHECK(pass.filtered_share == 0);
         // Joint steps, which the filter does not concern, send much where many weights are not 0.
         CHECK(result.nonzero_count < 100);
-        CHECK(filtered[0]->bytes_sent < whole[0]->bytes_sent / 10 * 7);
+        const auto sent = [](const LrRun& run) {
+            return run.traffic.server_bytes + run.traffic.worker_bytes;
+        };
+        CHECK(sent(*filtered[0]) < sent(*whole[0]) / 10 * 7);
     }
 
     TEST_CASE("workers that were started with different l1 are told so") {
@@ -200,7 +203,7 @@ TEST_SUITE("lr run") {
             for (const Result<LrRun>& run : train(workers, options)) {
                 REQUIRE(run.has_value());
                 CHECK(run->model.keys.size() > 0);
-                CHECK(run->bytes_sent > 0);
+                CHECK(run->traffic.worker_bytes > 0);
                 CHECK_FALSE(run->test.has_value());
                 REQUIRE_FALSE(run->tested);
                 CHECK(run->tested.error().message().find("/u:1:4") != std::string::npos);

@@ -114,6 +114,12 @@ TEST_SUITE("plot_svg") {
         CHECK(has(svg, "> \ufffd<"));
     }
 
+    TEST_CASE("a second note stands below the first one") {
+        const std::string svg = plot_descent({}, {"title", "one", "two & more"});
+        CHECK(svg.find(">one<") < svg.find(">two &amp; more<"));
+        CHECK(has(svg, ">two &amp; more<"));
+    }
+
     TEST_CASE("a long title is shortened between letters") {
         std::string title;
         for (int i = 0; i < 100; ++i)

@@ -45,6 +45,7 @@ struct SimShape {
     size_t waiting_bytes_max = size_t{64} << 20;
     size_t list_cache_bytes = size_t{256} << 20;
     size_t eager_bytes = 4096;
+    size_t encoded_bytes_min = 16;
     size_t server_memory_bytes = ~size_t{0};
     size_t lent_bytes_min = 200;  ///< as in LendingOptions
     size_t worker_memory_bytes = ~size_t{0};
@@ -518,6 +519,7 @@ private:
         options.link = identity(worker_hosts_.back());
         options.manager_address = addresses_[0];
         options.eager_bytes = shape_.eager_bytes;
+        options.encoded_bytes_min = shape_.encoded_bytes_min;
         options.secret_seed = mix64(seed_ + worker_hosts_.back());
         workers.push_back(std::make_unique<ClientCore>(options, endpoint(device),
                                                        clock_of(worker_hosts_.back()),

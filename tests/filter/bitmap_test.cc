@@ -36,12 +36,31 @@ TEST_SUITE("bitmap") {
                     if (bit_of(bitmap, i)) expected.push_back(static_cast<uint32_t>(i));
                 }
                 CHECK(count_bits(bitmap) == expected.size());
+                std::vector<uint32_t> called;
+                for_each_bit(bitmap, [&](size_t i) {
+                    CHECK(has_bit(bitmap, i));
+                    called.push_back(static_cast<uint32_t>(i));
+                });
+                CHECK(called == expected);
                 for (const Simd simd : all_simd()) {
                     std::vector<uint32_t> indices(expected.size());
                     list_bits(bitmap, indices, simd);
                     CHECK(indices == expected);
                 }
             }
+        }
+    }
+
+    TEST_CASE("a bitmap of all keys has no bit behind the last one") {
+        std::vector<std::byte> kept;
+        for (size_t count = 0; count < 200; ++count) {
+            reset_bits(kept, count, true);
+            CHECK(kept.size() == (count + 7) / 8);
+            CHECK(count_bits(kept) == count);
+            for (size_t i = 0; i < count; ++i)
+                CHECK(has_bit(kept, i));
+            reset_bits(kept, count);
+            CHECK(count_bits(kept) == 0);
         }
     }
 }

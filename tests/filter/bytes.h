@@ -53,6 +53,13 @@ inline Bytes sparse_values(Random& random, size_t count, size_t value_bytes, uin
     return values;
 }
 
+inline Bytes random_bytes(Random& random, size_t size) {
+    Bytes bytes(size);
+    for (std::byte& byte : bytes)
+        byte = static_cast<std::byte>(random());
+    return bytes;
+}
+
 inline Bytes random_bitmap(Random& random, size_t count, uint64_t percent) {
     Bytes bitmap(bitmap_bytes(count));
     for (size_t i = 0; i < count; ++i) {

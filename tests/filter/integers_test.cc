@@ -22,6 +22,11 @@ TEST_SUITE("integers") {
         Bytes body(integers_bytes_max(value_type_of<T>(), values.size()));
         body.resize(encode_integers(value_type_of<T>(), bytes_of(values), body));
         body.shrink_to_fit();
+        for (const Simd simd : all_simd()) {
+            Bytes same(integers_bytes_max(value_type_of<T>(), values.size()));
+            same.resize(encode_integers(value_type_of<T>(), bytes_of(values), same, simd));
+            CHECK(same == body);
+        }
         return body;
     }
 
@@ -109,6 +114,37 @@ TEST_SUITE("integers") {
         CHECK(encoded(counting<T>(64, 1000, 0.125)).size() == kHead + 6 * 8);
         CHECK(encoded(counting<T>(64, 0, 1 << 20)).size() == kHead + 6 * 8);
         CHECK(encoded(counting<T>(65, -20, 1)).size() == 2 * kHead + 6 * 8 - kHead + 1 + sizeof(T));
+    }
+
+    TEST_CASE_TEMPLATE("blocks whose scales and sizes jump are what each is by itself", T, float,
+                       double) {
+        WEIR_TEST_SEED(seed, 7);
+        Random random(seed);
+        constexpr int kDigits = std::numeric_limits<T>::digits;
+        for (int round = 0; round < 300; ++round) {
+            std::vector<T> values;
+            Bytes blocks;
+            const auto jump = static_cast<int>(1 + random.below(300));
+            for (uint64_t block = 1 + random.below(8); block > 0; --block) {
+                std::vector<T> one(kIntegerBlock);
+                const auto scale =
+                    static_cast<int>(random.below(static_cast<uint64_t>(jump))) - jump / 2;
+                const uint64_t end = uint64_t{1} << random.below(kDigits + 1);
+                for (T& value : one) {
+                    const auto integer = static_cast<int64_t>(random.below(2 * end));
+                    value = std::ldexp(static_cast<T>(integer - static_cast<int64_t>(end)), scale);
+                    if (random.below(500) == 0) value = std::numeric_limits<T>::denorm_min();
+                    if (random.below(500) == 0) value = T{-0.0};
+                    if (random.below(500) == 0) value = -std::numeric_limits<T>::max();
+                }
+                values.insert(values.end(), one.begin(), one.end());
+                const Bytes body = encoded(one);
+                blocks.insert(blocks.end(), body.begin(), body.end());
+            }
+            const Bytes body = encoded(values);
+            CHECK(body == blocks);
+            CHECK(decodes_to(body, values));
+        }
     }
 
     TEST_CASE_TEMPLATE("integers close together take few bits", T, int32_t, uint32_t, int64_t,

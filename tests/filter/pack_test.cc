@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/filter/pack.h"
+#include "lib/filter/pack/pack.h"
 
 #include <algorithm>
 

@@ -25,6 +25,9 @@ void check_values(ValueType type, Bytes values) {
     Bytes body(bytes_max);
     body.resize(encode_integers(type, values, body));
     WEIR_CHECK(body.size() <= bytes_max);
+    Bytes same(bytes_max);
+    same.resize(encode_integers(type, values, same, Simd::kPortable));
+    WEIR_CHECK(same == body);
     body.shrink_to_fit();
     Bytes back(values.size());
     WEIR_CHECK(decode_integers(type, body, back) && back == values);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lib/base/check.h"
-#include "lib/filter/pack.h"
+#include "lib/filter/pack/pack.h"
 #include "lib/filter/zeros.h"
 
 namespace {

@@ -33,11 +33,13 @@ TEST_SUITE("elastic_history") {
             "{} views, {} servers joined, {} asked to leave, {} joiners died, {} workers joined, "
             "{} left, {} of them with open calls, {} died, {} pushes, {} calls given up, {} that "
             "waited for others, {} parts, {} breaks, {} pauses, {} of them of the manager, {} cuts "
-            "from the manager, {} erasures and expiries",
+            "from the manager, {} erasures and expiries, {} pushes and parts with keys that stayed "
+            "behind, {} flushes",
             counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
             counts.workers_joined, counts.workers_left, counts.left_with_calls, counts.workers_died,
             counts.pushes, counts.given_up, counts.waiting_calls, counts.rounds, counts.breaks,
-            counts.pauses, counts.managers_paused, counts.cuts, counts.erasures));
+            counts.pauses, counts.managers_paused, counts.cuts, counts.erasures, counts.selected,
+            counts.flushes));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
@@ -51,6 +53,8 @@ TEST_SUITE("elastic_history") {
         CHECK(counts.push_pulls >= 2 * count);
         CHECK(counts.calls_of_two >= 2 * count);
         CHECK(counts.erasures >= 5 * count);
+        CHECK(counts.selected >= 2 * count);
+        CHECK(counts.flushes >= testing::fewest_of(count, 0.3));
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +202,56 @@ class Bench(unittest.TestCase):
                       "core_samples_per_s"):
             self.assertGreater(result[field], 0)
 
+    def filters(self, *flags, transport="shm"):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("filters.json", "filters.svg")]
+            done = subprocess.run([WEIR, "bench", "filters", "--local", "--brief", "--json", paths[0], "--plot", paths[1], *flags],
+                                  env=environment() | {"WEIR_TRANSPORT": transport}, capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(paths[0], encoding="utf-8") as file:
+                result = json.load(file)
+            with open(paths[1], encoding="utf-8") as file:
+                self.assertEqual(len(re.findall("<rect x=", file.read())), len(result["rows"]))
+        self.assertEqual((result["bench"], result["transport"]), ("filters", transport))
+        self.assertEqual(sum(not line.startswith("#") for line in done.stdout.splitlines()), len(result["rows"]))
+        return {(row["call"], row["changed"], row["filters"]): row for row in result["rows"]}
+
+    def test_filters_send_fewer_bytes_and_codecs_change_no_bit(self):
+        calls, changes = ("known list", "unseen list", "range", "iteration"), ("1 %", "10 %", "50 %", "gradients")
+        lossless = ("none", "zeros", "zeros,compress", "significant=0", "significant=0,compress", "integers", "auto")
+        for transport in ("shm", "tcp"):
+            rows = self.filters(transport=transport)
+            self.assertEqual(set(rows), {(call, changed, filters) for call in calls for changed in changes
+                                         for filters in (*lossless, "round=fixed8,integers")})
+            for (call, changed, filters), row in rows.items():
+                self.assertGreater(row["calls_per_s"], 0)
+                self.assertEqual(row["error"] == 0, filters in lossless, row)
+                self.assertLess(row["error"], 0.1, row)
+                if filters == "none":
+                    self.assertEqual(row["speedup"], 1)
+                if call == "range" and changed == "10 %" and filters.startswith(("zeros", "significant")):
+                    self.assertLess(row["worker_bytes"], rows[call, changed, "none"]["worker_bytes"] / 4, row)
+
+    def test_filters_are_chosen_and_wrong_ones_are_named(self):
+        rows = self.filters("--filters", "tail=2,zeros", "--filters", "compress")
+        self.assertEqual({filters for _, _, filters in rows}, {"none", "tail=2,zeros", "compress"})
+        self.refused("--workers 2: `weir bench filters` measures one that is alone", "filters", "--local", "--workers", "2")
+        self.refused("--limit-mbit: only the network of --local is limited", "filters", "--limit-mbit", "10")
+        for name in ("filters", "push", "insert"):
+            done = subprocess.run([WEIR, "bench", name, "--local", "--filters", "zeros,frob"], env=environment(), capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, "^weir: error: --filters: filter 'frob': there is none of this name; there are, .*significant=DELTA, .*auto")
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("tc"), "needs root and tc")
+    def test_filters_are_worth_more_over_a_slow_network(self):
+        rows = self.filters("--limit-mbit", "100", "--filters", "zeros,compress", transport="tcp")
+        self.assertGreater(rows["range", "10 %", "zeros,compress"]["speedup"], 1.5)
+
+    def test_pushes_and_pulls_are_measured_through_filters_too(self):
+        for name in ("push", "latency", "insert"):
+            self.assertGreater(len(self.bench(name, "--filters", "zeros,compress", transport="tcp")), 0)
+
     def delay(self, *flags):
         with tempfile.TemporaryDirectory() as folder:
             paths = [os.path.join(folder, name) for name in ("delay.json", "delay.svg")]
@@ -341,7 +392,7 @@ class Bench(unittest.TestCase):
                      "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
 
     def test_a_bench_that_there_is_not_is_named(self):
-        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, delay, factorization, elastic, failover, checkpoint\n", "frob")
+        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, delay, filters, factorization, elastic, failover, checkpoint\n", "frob")
 
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""

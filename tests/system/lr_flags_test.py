@@ -204,7 +204,13 @@ class Words(Flags):
         self.assertEqual((result["version"], result["files"]["train"], result["files"]["test"]), (version, [train], [train]))
         self.assertEqual((result["files"]["json"], result["files"]["model"]), (out, None))
         found = result["parameters"]
-        self.assertEqual((found["l1"], found["passes"], found["seed"], found["workers"], found["labels"]), (0.25, 9, 1, 1, "-1:-1,1:+1"))
+        self.assertEqual((found["l1"], found["passes"], found["seed"], found["workers"], found["labels"], found["filters"]),
+                         (0.25, 9, 1, 1, "-1:-1,1:+1", "auto"))
+
+    def test_filters_that_are_wrong_are_named_with_what_there_is(self):
+        self.refused("error: --filters: filter 'frob': there is none of this name; there are, ", "lr", "--train", "t", "--filters", "frob")
+        self.refused("error: --filters: filter 'zeros': it is zeros, not zeros=1", "lr", "--train", "t", "--filters", "zeros=1")
+        self.refused("error: --filters: filter 'auto': it is there twice", "lr", "--train", "t", "--filters", "auto,compress")
 
     def test_variables_give_the_job_its_shape_and_a_flag_counts_more(self):
         train, out = self.data(), self.path("out.json")

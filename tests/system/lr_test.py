@@ -123,6 +123,26 @@ class Training(testing.Folder, unittest.TestCase):
                     self.assertIn("features filtered", plot.read_text(encoding="utf-8"))
             self.assertEqual((without["parameters"]["kkt"], result["parameters"]["kkt"]), (False, True))
 
+    def test_filters_change_nothing_but_what_is_sent(self):
+        train, model = testing.write(self.path("train.svm"), testing.like_adult()), self.path("model")
+        found = {}
+        for filters in ("none", "zeros,integers,compress", "significant=0,compress", "auto"):
+            result = self.trained("--train", train, "--passes", 6, "--tolerance", 0, "--model", model, "--filters", filters, "--workers", 2)
+            self.assertEqual(result["parameters"]["filters"], filters)
+            traffic = result["traffic"]
+            self.assertEqual(result["bytes_sent"], traffic["server_bytes"] + traffic["worker_bytes"])
+            for bytes_ in (*traffic["pushed"].values(), *traffic["pulled"].values(), traffic["key_lists"]):
+                self.assertLessEqual(bytes_["after"], bytes_["before"])
+            self.assertEqual(traffic["rows_held"], 0)
+            found[filters] = (result["objective"], Path(model).read_text(encoding="utf-8"), traffic)
+        self.assertEqual(len({text for _, text, _ in found.values()}), 1)
+        self.assertEqual(found["none"][2]["pushed"]["compress"], {"before": 0, "after": 0})
+        compressed = found["zeros,integers,compress"][2]
+        self.assertGreater(compressed["pushed"]["compress"]["before"], 0)
+        self.assertLess(compressed["worker_bytes"], found["none"][2]["worker_bytes"])
+        selected = found["significant=0,compress"][2]
+        self.assertGreater(selected["rows_pushed"], 0)
+
     def test_passes_are_at_most_what_was_asked_for(self):
         train = testing.write(self.path("train.svm"), testing.dense())
         self.assertEqual(self.trained("--train", train, "--passes", 2, "--tolerance", 1e-12)["passes"], 2)

@@ -20,13 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PLUGIN = "lib/store/plugins/weir_plugin.h"  # in C
-ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/config.h", PLUGIN)  # what programs and plugins include
+ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/filters.h", "lib/config.h", PLUGIN)  # what programs and plugins include
 # What users read: the interface, as versions promise it to each other. All else that these include is in weir/detail/.
 PUBLIC = (
-    *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/job/job.h",
+    *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/filter/filters.h",
+    "lib/filter/select/held_back.h", "lib/filter/select/round_form.h", "lib/filter/select/selector.h", "lib/job/job.h",
     "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/narrow_float.h", "lib/key/value_type.h", "lib/store/rules/combine_as.h",
     "lib/store/rules/rule.h", "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
     "lib/task/consistency.h", "lib/task/task_id.h", "lib/train/sweep.h", "lib/train/sweep_plan.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
+    "lib/worker/filters/filter_traffic.h",
     "lib/worker/iterations.h", "lib/worker/job_event.h", "lib/worker/scan.h", "lib/worker/table.h",
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)

@@ -57,6 +57,26 @@ void add_delay(CLI::App& command, BenchFlags& flags, JobOptions& job) {
     command.add_option("--plot", flags.plot, "FILE.svg for iterations per second by tau");
 }
 
+void add_filter_bench(CLI::App& command, BenchFlags& flags) {
+    command
+        .add_option("--filters", flags.filter_lists,
+                    "filters to measure beside none, such as zeros,compress; may be given several "
+                    "times; default: seven lists of them")
+        ->option_text("LIST")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->check(wrong_filters);
+    command.add_option("--data", flags.data,
+                       "LIBSVM files whose gradients are pushed; default: a made click log");
+    command
+        .add_option("--limit-mbit", flags.limit_mbit,
+                    "with --local: over tcp, in a network of its own that carries so many megabits "
+                    "per second, both ways together; needs root, ip and tc")
+        ->check(count(1, 1'000'000));
+    command.add_option("--plot", flags.plot,
+                       "FILE.svg for the speedup by call, change and filters");
+}
+
 void add_elastic(CLI::App& command, BenchFlags& flags) {
     flags.table_mib = 128;
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
@@ -150,6 +170,7 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
     command->add_flag("--brief", flags->brief,
                       "small sizes and short times, only to see that it works");
     add_json(*command, flags->json);
+    if (flags->is_filters()) flags->seconds = 0.25;  // there are many rows
     if (!flags->is_sparse()) {
         command->add_option("--seconds", flags->seconds, "approximate time per row, 0.001 to 3600")
             ->check(number_within(0.001, 3600))
@@ -159,8 +180,11 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         ->delimiter(',')
         ->expected(2);
     if (flags->is_dense()) add_sizes(*command, *flags);
+    if (flags->has_filters()) add_filters(*command, flags->filters, "none");
     if (flags->is_delay()) {
         add_delay(*command, *flags, job.options);
+    } else if (flags->is_filters()) {
+        add_filter_bench(*command, *flags);
     } else if (flags->is_elastic()) {
         add_elastic(*command, *flags);
     } else if (flags->is_failover()) {
@@ -223,6 +247,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "lookup", "sparse pulls, and pushes of gradients, of wide rows", chosen);
     add_one(*bench, "scan", "reading out tables, beside pulls of the same rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
+    add_one(*bench, "filters", "pushes through filters, beside the same ones without", chosen);
     add_one(*bench, "factorization", "matrix factorisation in batches, beside the server's core",
             chosen);
     add_one(*bench, "elastic", "pushes while servers come and go", chosen);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <fmt/core.h>
 
 #include "lib/data/output_file.h"
 #include "tools/weir/numbers.h"
@@ -34,6 +35,23 @@ void add_labels(CLI::App& command, data::LabelMap& map) {
             "--labels", [&map](const std::string& text) { map = *data::LabelMap::parse(text); },
             "classes of labels other than -1, 0 and +1, such as 1:-1,2:+1")
         ->check(labels);
+}
+
+std::string wrong_filters(const std::string& text) {
+    const Result<Filters> filters = Filters::parse(text);
+    return filters ? "" : filters.error().text();
+}
+
+void add_filters(CLI::App& command, Filters& filters, const std::string& standard) {
+    filters = *Filters::parse(standard);
+    command
+        .add_option_function<std::string>(
+            "--filters", [&filters](const std::string& text) { filters = *Filters::parse(text); },
+            fmt::format("what pushes and pulls go through: none, auto, or filters such as "
+                        "significant=0,zeros,compress; default: {}",
+                        standard))
+        ->option_text("LIST")
+        ->check(wrong_filters);
 }
 
 void add_job(CLI::App& command, JobFlags& job) {

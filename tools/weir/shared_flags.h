@@ -9,6 +9,7 @@
 
 #include "lib/base/result.h"
 #include "lib/data/labels.h"
+#include "lib/filter/filters.h"
 #include "lib/wire/on_worker_loss.h"
 #include "tools/weir/job_flags.h"
 
@@ -20,6 +21,12 @@ class Option;
 namespace weir::tools {
 
 void add_labels(CLI::App& command, data::LabelMap& map);
+
+/// --filters LIST; `standard`: without it.
+void add_filters(CLI::App& command, Filters& filters, const std::string& standard);
+
+/// A check for CLI11: returns what is wrong with the text of filters, or "".
+[[nodiscard]] std::string wrong_filters(const std::string& text);
 
 /// The flags that describe a job, the same for every command that runs one.
 void add_job(CLI::App& command, JobFlags& job);

@@ -33,14 +33,17 @@ void add_exchange_rules(RuleRegistry& rules) {
 }
 
 Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std::string_view name,
-                                                             double l1, data::Part place) {
+                                                             double l1, data::Part place,
+                                                             const Filters& filters) {
     TableOptions weights;
     weights.layout = Layout::kSparse;
     weights.rule = prox_l1(l1, kFirstTrust);
+    weights.filters = filters;
     TableOptions by_key;  // what workers agree on in between; a job that goes on begins anew
     by_key.in_checkpoints = false;
     by_key.layout = Layout::kSparse;
     by_key.rule = weir::sum();
+    by_key.filters = filters.without_selectors();
     TableOptions greatest_by_key = by_key;
     greatest_by_key.rule = kMaxRule;
     TableOptions lists;
@@ -48,6 +51,7 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     lists.layout = Layout::kDense;
     lists.key_count = kReduceValueCountMax;
     lists.rule = assign();
+    lists.filters = by_key.filters;
     WEIR_ASSIGN(Table<double> a, client.create_table<double>(table_name(name, kWeights), weights));
     WEIR_ASSIGN(Table<double> b, client.create_table<double>(table_name(name, kSumsByKey), by_key));
     WEIR_ASSIGN(Table<double> c,

@@ -26,11 +26,13 @@ void add_exchange_rules(RuleRegistry& rules);
 class ClientExchange final : public BlockExchange {
 public:
     /// Makes or finds the tables, whose names begin with `name`. All workers call it. `place`: this
-    /// worker's index and the number of workers that take part.
+    /// worker's index and the number of workers that take part. `filters`: of the weights; what the workers
+    /// agree on in between must be exact, and goes through the codecs of them alone.
     /// Errors: those of Client::create_table
     [[nodiscard]] static Result<std::unique_ptr<ClientExchange>> make(Client& client,
                                                                       std::string_view name,
-                                                                      double l1, data::Part place);
+                                                                      double l1, data::Part place,
+                                                                      const Filters& filters = {});
 
     /// The weights, as an exchange of that name keeps them; also of one whose workers have gone.
     /// Returns how many iterations they show at least.

@@ -62,11 +62,13 @@ std::optional<std::string> trained_exchange(const ResumedFrom& from) {
 
 /// l1 is a parameter of the table of weights. If another worker has made it with another one, that
 /// is the only possible difference.
-Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, double l1,
+Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, const LrRunOptions& options,
                                                       const WorkShare& share,
                                                       const LrRounds& rounds) {
-    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(
-        client, name_of_round(rounds, share.round), l1, {share.index, share.worker_count});
+    const double l1 = options.solver.l1;
+    Result<std::unique_ptr<ClientExchange>> made =
+        ClientExchange::make(client, name_of_round(rounds, share.round), l1,
+                             {share.index, share.worker_count}, options.filters);
     if (made.code() != Errc::kAlreadyExists) return made;
     return Error(Errc::kInvalidArgument,
                  fmt::format("the ranks have different options (l1: this one {}, another one not); "
@@ -204,14 +206,30 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     return {};
 }
 
-Status count(Client& client, ClientExchange& exchange, LrRun& run) {
-    WEIR_ASSIGN(const ClientStats stats, client.stats());
-    std::array<double, 2> sums{static_cast<double>(stats.bytes_copied),
-                               static_cast<double>(stats.registered_bytes)};
+/// Counters become those of all workers.
+Status sum_counters(ClientExchange& exchange, std::span<uint64_t* const> counters) {
+    std::vector<double> sums;
+    for (const uint64_t* const counter : counters)
+        sums.push_back(static_cast<double>(*counter));
     WEIR_TRY(exchange.sum(sums));
-    run.bytes_sent = stats.servers_bytes_sent + stats.servers_bytes_received;
-    run.bytes_copied = static_cast<uint64_t>(sums[0]) + stats.servers_bytes_copied;
-    run.registered_bytes = static_cast<uint64_t>(sums[1]) + stats.servers_registered_bytes;
+    for (size_t i = 0; i < sums.size(); ++i)
+        *counters[i] = static_cast<uint64_t>(sums[i]);
+    return {};
+}
+
+Status count(Client& client, ClientExchange& exchange, LrRun& run) {
+    WEIR_ASSIGN(ClientStats stats, client.stats());
+    std::vector<uint64_t*> counters{&stats.bytes_copied, &stats.registered_bytes,
+                                    &stats.filters.rows_pushed, &stats.filters.rows_kept,
+                                    &stats.filters.rows_held};
+    for (FilterBytes FilterTraffic::*const of : kFilterBytes) {
+        counters.push_back(&(stats.filters.*of).before);
+        counters.push_back(&(stats.filters.*of).after);
+    }
+    WEIR_TRY(sum_counters(exchange, counters));
+    run.traffic = {stats.servers_bytes_sent, stats.servers_bytes_received, stats.filters};
+    run.bytes_copied = stats.bytes_copied + stats.servers_bytes_copied;
+    run.registered_bytes = stats.registered_bytes + stats.servers_registered_bytes;
     return {};
 }
 
@@ -407,7 +425,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
         WEIR_ASSIGN(rounds.resumed, client.resumed_from());
     }
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
-                make_exchange(client, options.solver.l1, share, rounds));
+                make_exchange(client, options, share, rounds));
     LrRun run;
     run.is_first = share.index == 0;
     Result<data::Examples> examples = read_share(client, options, share, rounds);

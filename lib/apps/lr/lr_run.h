@@ -15,6 +15,7 @@
 #include "lib/apps/metrics.h"
 #include "lib/apps/model.h"
 #include "lib/data/libsvm_stream.h"
+#include "lib/filter/filters.h"
 #include "lib/weir.h"
 
 namespace weir::apps {
@@ -37,6 +38,7 @@ struct LrRunOptions {
     /// Client::take_work() gives them out.
     bool takes_work = false;
     std::string description;  ///< of the work, for Client::take_work()
+    Filters filters;          ///< that pushes and pulls go through
 };
 
 /// What a worker keeps from one round of work to the next; see LrRunOptions::takes_work.
@@ -60,6 +62,13 @@ struct BadLines {
     std::string first;  ///< the message for one of them, with its place
 };
 
+/// What was sent until the results were there.
+struct LrTraffic {
+    uint64_t server_bytes = 0;  ///< by servers: in messages, and written to workers' memory
+    uint64_t worker_bytes = 0;  ///< by workers: in messages, and read from their memory by servers
+    FilterTraffic filters;      ///< of all workers
+};
+
 /// The same for all workers, except the members that are marked as this worker's.
 struct LrRun {
     bool is_first = false;  ///< this worker is the first one: it has the model
@@ -76,9 +85,9 @@ struct LrRun {
     UnseenFeatures unseen;              ///< of the test files
     Status tested;                      ///< why the test failed; the same for all workers
     std::vector<std::string> warnings;  ///< about the data, for the user; one sentence each
-    uint64_t bytes_sent = 0;            ///< between workers and servers, both ways
-    uint64_t bytes_copied = 0;          ///< by all workers and servers
-    uint64_t registered_bytes = 0;      ///< for all workers and servers
+    LrTraffic traffic;
+    uint64_t bytes_copied = 0;      ///< by all workers and servers
+    uint64_t registered_bytes = 0;  ///< for all workers and servers
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job. LrOptions::progress

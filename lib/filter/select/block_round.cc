@@ -9,10 +9,9 @@
 #include "lib/base/check.h"
 #include "lib/base/kernel.h"
 #include "lib/base/random.h"
-#include "lib/key/finite.h"
 #include "lib/key/narrow_values.h"
 
-namespace weir::filter {
+namespace weir {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -64,12 +63,11 @@ float scale_of(uint32_t exponent) noexcept {
     return std::bit_cast<float>(exponent << 23);
 }
 
-/// Rounds 64 values, times `factor`. Below 2^24 a draw decides by 24 bits whether the fraction
-/// counts; numbers that are integers stay. Source of the draws: C. Wellons, lowbias32, 2018;
-/// counted from the block's own 64 bits
-template <class Integer>
-inline void round_block(const float* __restrict values, float factor, uint64_t drawn,
-                        Integer* __restrict integers) noexcept {
+/// Rounds 64 values, times `factor`, to integers times `scale`. Below 2^24 a draw decides by 24 bits
+/// whether the fraction counts; numbers that are integers stay. Source of the draws: C. Wellons,
+/// lowbias32, 2018; counted from the block's own 64 bits
+inline void round_block(const float* __restrict values, float factor, float scale, uint64_t drawn,
+                        float* __restrict rounded) noexcept {
     const auto low = static_cast<uint32_t>(drawn);
     const auto high = static_cast<uint32_t>(drawn >> 32);
     for (uint32_t i = 0; i < kRoundBlock; ++i) {
@@ -83,7 +81,8 @@ inline void round_block(const float* __restrict values, float factor, uint64_t d
         const float fraction = scaled - static_cast<float>(toward_zero);  // exact, of the same sign
         const auto up = static_cast<int32_t>(fraction > draw);
         const auto down = static_cast<int32_t>(-fraction > draw);
-        integers[i] = static_cast<Integer>(toward_zero + up - down);
+        // Exact: what is greater than 2^24 has no fraction.
+        rounded[i] = static_cast<float>(toward_zero + up - down) * scale;
     }
 }
 
@@ -98,66 +97,35 @@ inline uint32_t greatest_of(const float* values) noexcept {
 /// in size.
 template <class Integer>
 WEIR_KERNEL uint32_t round_blocks(const float* __restrict values, size_t blocks, uint64_t seed,
-                                  std::byte* __restrict exponents,
-                                  std::byte* __restrict bytes) noexcept {
+                                  float* __restrict rounded) noexcept {
     uint32_t greatest = 0;
-    for (size_t block = 0; block < blocks; ++block, values += kRoundBlock) {
+    for (size_t block = 0; block < blocks; ++block) {
         const uint32_t size = greatest_of(values);
         greatest = std::max(greatest, size);
         if (size >= kRoundedMaxBits) break;  // it has no integer
         const uint32_t exponent = exponent_for<Integer>(size);
-        exponents[block] = static_cast<std::byte>(exponent);
-        Integer integers[kRoundBlock];
-        round_block(values, scale_of(254 - exponent), mix64(seed += 0x9e37'79b9'7f4a'7c15U),
-                    integers);
-        std::memcpy(bytes + block * sizeof integers, integers, sizeof integers);
+        round_block(values, scale_of(254 - exponent), scale_of(exponent),
+                    mix64(seed += 0x9e37'79b9'7f4a'7c15U), rounded);
+        values += kRoundBlock;
+        rounded += kRoundBlock;
     }
     return greatest;
 }
 
 template <class Integer>
-bool round_fixed(std::span<const float> values, uint64_t seed,
-                 std::span<std::byte> bytes) noexcept {
+bool round_fixed(std::span<const float> values, uint64_t seed, std::span<float> rounded) noexcept {
     const size_t whole = values.size() / kRoundBlock;
     const size_t rest = values.size() % kRoundBlock;
-    std::byte* const exponents = bytes.data();
-    std::byte* const integers = exponents + whole + (rest != 0 ? 1 : 0);
     const uint64_t first = mix64(seed);
-    uint32_t greatest = round_blocks<Integer>(values.data(), whole, first, exponents, integers);
+    uint32_t greatest = round_blocks<Integer>(values.data(), whole, first, rounded.data());
     if (rest != 0) {
         float last[kRoundBlock] = {};
-        std::byte last_integers[kRoundBlock * sizeof(Integer)];
+        float last_rounded[kRoundBlock];
         std::memcpy(last, values.data() + whole * kRoundBlock, rest * sizeof(float));
-        greatest = std::max(
-            greatest, round_blocks<Integer>(last, 1, ~first, exponents + whole, last_integers));
-        std::memcpy(integers + whole * sizeof last_integers, last_integers, rest * sizeof(Integer));
+        greatest = std::max(greatest, round_blocks<Integer>(last, 1, ~first, last_rounded));
+        std::memcpy(rounded.data() + whole * kRoundBlock, last_rounded, rest * sizeof(float));
     }
     return greatest < kRoundedMaxBits;
-}
-
-template <class Integer>
-WEIR_KERNEL void unround_blocks(const std::byte* __restrict exponents,
-                                const std::byte* __restrict bytes, size_t count,
-                                float* __restrict values) noexcept {
-    for (size_t begin = 0; begin < count; begin += kRoundBlock) {
-        const size_t some = std::min(kRoundBlock, count - begin);
-        const float scale = scale_of(std::to_integer<uint32_t>(exponents[begin / kRoundBlock]));
-        Integer integers[kRoundBlock];
-        std::memcpy(integers, bytes + begin * sizeof(Integer), some * sizeof(Integer));
-        for (size_t i = 0; i < some; ++i)
-            values[begin + i] = static_cast<float>(integers[i]) * scale;
-    }
-}
-
-template <class Integer>
-bool unround_fixed(std::span<const std::byte> bytes, std::span<float> values) noexcept {
-    const size_t blocks = (values.size() + kRoundBlock - 1) / kRoundBlock;
-    const auto exponents = bytes.first(blocks);
-    for (const std::byte exponent : exponents) {
-        if (std::to_integer<uint32_t>(exponent) > kExponentMax<Integer>) return false;
-    }
-    unround_blocks<Integer>(exponents.data(), bytes.data() + blocks, values.size(), values.data());
-    return true;
 }
 
 ValueType type_of(RoundForm form) noexcept {
@@ -172,46 +140,35 @@ WEIR_KERNEL bool all_below(const float* values, size_t count, uint32_t limit) no
 }
 
 bool round_narrow(RoundForm form, std::span<const float> values, uint64_t seed,
-                  std::span<std::byte> bytes) noexcept {
+                  std::span<float> rounded) noexcept {
     constexpr float kFloat16Max = 65504;
+    constexpr size_t kBlock = 1024;
     const float limit =
         form == RoundForm::kFloat16 ? std::nextafter(kFloat16Max, kRoundedMax) : kRoundedMax;
     if (!all_below(values.data(), values.size(), std::bit_cast<uint32_t>(limit))) return false;
-    narrow_at_random(type_of(form), values, bytes.data(), mix64(seed));
+    std::byte narrow[kBlock * sizeof(uint16_t)];
+    uint64_t block_seed = mix64(seed);
+    for (size_t first = 0; first < values.size(); first += kBlock) {
+        const auto block = values.subspan(first, std::min(kBlock, values.size() - first));
+        narrow_at_random(type_of(form), block, narrow, mix64(block_seed += 0x9e37'79b9'7f4a'7c15U));
+        widen(type_of(form), std::span(narrow).first(block.size() * sizeof(uint16_t)),
+              rounded.data() + first);
+    }
     return true;
-}
-
-/// Bytes need not be aligned; what they become is looked at.
-bool unround_narrow(RoundForm form, std::span<const std::byte> bytes,
-                    std::span<float> values) noexcept {
-    widen(type_of(form), bytes, values.data());
-    return all_finite(values);
 }
 
 }  // namespace
 
 bool round_values(RoundForm form, std::span<const float> values, uint64_t seed,
-                  std::span<std::byte> bytes) noexcept {
-    WEIR_CHECK(is_valid(form) && bytes.size() == rounded_bytes(form, values.size()));
+                  std::span<float> rounded) noexcept {
+    WEIR_CHECK(is_valid(form) && rounded.size() == values.size());
     switch (form) {
-        case RoundForm::kFixed8: return round_fixed<int8_t>(values, seed, bytes);
-        case RoundForm::kFixed16: return round_fixed<int16_t>(values, seed, bytes);
-        case RoundForm::kFixed32: return round_fixed<int32_t>(values, seed, bytes);
+        case RoundForm::kFixed8: return round_fixed<int8_t>(values, seed, rounded);
+        case RoundForm::kFixed16: return round_fixed<int16_t>(values, seed, rounded);
+        case RoundForm::kFixed32: return round_fixed<int32_t>(values, seed, rounded);
         default: break;
     }
-    return round_narrow(form, values, seed, bytes);
+    return round_narrow(form, values, seed, rounded);
 }
 
-bool unround_values(RoundForm form, std::span<const std::byte> bytes,
-                    std::span<float> values) noexcept {
-    if (!is_valid(form) || bytes.size() != rounded_bytes(form, values.size())) return false;
-    switch (form) {
-        case RoundForm::kFixed8: return unround_fixed<int8_t>(bytes, values);
-        case RoundForm::kFixed16: return unround_fixed<int16_t>(bytes, values);
-        case RoundForm::kFixed32: return unround_fixed<int32_t>(bytes, values);
-        default: break;
-    }
-    return unround_narrow(form, bytes, values);
-}
-
-}  // namespace weir::filter
+}  // namespace weir

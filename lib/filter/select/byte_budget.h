@@ -9,7 +9,7 @@
 
 #include "lib/base/clock.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// A bucket that fills at a rate up to a limit, and is full at first: in any t seconds no more than
 /// `burst` + t * `rate` bytes are available. What is spent beyond is a debt that is paid first.
@@ -52,4 +52,4 @@ private:
     uint64_t filled_ns_;
 };
 
-}  // namespace weir::filter
+}  // namespace weir

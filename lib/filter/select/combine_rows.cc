@@ -5,7 +5,7 @@
 
 #include "lib/base/check.h"
 
-namespace weir::filter {
+namespace weir {
 namespace {
 
 /// Integers wrap, as they do at servers; a float that grows beyond all others is infinite, as
@@ -50,4 +50,4 @@ CombineRow combine_row_of(const RowKind& rows) noexcept {
     return with_value_type(rows.type, [combine]<class T>() { return of<T>(combine); });
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -8,7 +8,7 @@
 
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Has `later` become both: the values of `earlier`, combined with its own. `rows` say how; not
 /// kMean.
@@ -18,4 +18,4 @@ using CombineRow = void (*)(const std::byte* earlier, std::byte* later, size_t w
 
 [[nodiscard]] CombineRow combine_row_of(const RowKind& rows) noexcept;
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace weir::filter {
+namespace weir {
 
 CountSketch::CountSketch(uint32_t width, uint32_t depth, uint32_t count_max, uint64_t seed)
     : width_(width),
@@ -46,4 +46,4 @@ uint32_t CountSketch::estimate(uint64_t key) const noexcept {
     return least;
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -10,7 +10,7 @@
 #include "lib/base/random.h"
 #include "lib/base/result.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// `depth` lines of `width` counters. The estimate of a key is the least of its counters, one in
 /// each line. The update is conservative: only counters below the new estimate grow. Counters stop
@@ -56,4 +56,4 @@ private:
     std::vector<uint32_t> counters_;
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -8,7 +8,7 @@
 
 #include "lib/base/check.h"
 
-namespace weir::filter {
+namespace weir {
 namespace {
 
 constexpr size_t kKeysAhead = 16;  // so early are places of a hash table fetched
@@ -71,20 +71,26 @@ void HeldBack::merge(const CallKeys& keys, std::span<const std::byte> values,
 }
 
 /// What settle() will change for one of the next keys.
-void HeldBack::prefetch_change(uint64_t key, uint32_t slot, bool is_kept) const noexcept {
-    if (is_kept == (slot != KeySlots::kNone)) {
+void HeldBack::prefetch_change(uint64_t key, uint32_t slot, bool has_bit) const noexcept {
+    if (has_bit == (slot != KeySlots::kNone)) {
         slots_.prefetch(key);
-    } else if (!is_kept) {
+    } else if (!has_bit) {
         prefetch_row(slot);
     }
 }
 
 bool HeldBack::is_nothing(const std::byte* row) const noexcept {
     if (rows_.combine != Combine::kSum) return false;
-    std::byte all{0};
-    for (size_t i = 0; i < row_bytes_; ++i)
-        all |= row[i];
-    return all == std::byte{0};
+    uint32_t all = 0;
+    size_t i = 0;
+    for (; i + sizeof all <= row_bytes_; i += sizeof all) {
+        uint32_t some = 0;
+        std::memcpy(&some, row + i, sizeof some);
+        all |= some;
+    }
+    for (; i < row_bytes_; ++i)
+        all |= std::to_integer<uint32_t>(row[i]);
+    return all == 0;
 }
 
 void HeldBack::copy_row(std::byte* to, const std::byte* from) const noexcept {
@@ -102,9 +108,9 @@ void HeldBack::free_rows(const CallKeys& keys, std::span<const uint32_t> slots,
     const size_t count = keys.size();
     for (size_t i = 0; i < count; ++i) {
         if (const size_t next = i + kKeysAhead; next < count && slots[next] != KeySlots::kNone)
-            prefetch_change(keys[next], slots[next], is_kept(kept, next));
+            prefetch_change(keys[next], slots[next], has_bit(kept, next));
         if (slots[i] == KeySlots::kNone) continue;
-        if (!is_kept(kept, i) && !is_nothing(rows.data() + i * row_bytes_)) continue;
+        if (!has_bit(kept, i) && !is_nothing(rows.data() + i * row_bytes_)) continue;
         slots_.erase(keys[i]);
         free_.push_back(slots[i]);
     }
@@ -133,15 +139,15 @@ void HeldBack::settle(const CallKeys& keys, std::span<const uint32_t> slots,
     free_rows(keys, slots, rows, kept);
     const size_t count = keys.size();
     for (size_t i = 0; i < count; ++i) {
-        if (const size_t next = i + kKeysAhead; next < count && !is_kept(kept, next))
+        if (const size_t next = i + kKeysAhead; next < count && !has_bit(kept, next))
             prefetch_change(keys[next], slots[next], false);
-        if (is_kept(kept, i)) continue;
+        if (has_bit(kept, i)) continue;
         const std::byte* const row = rows.data() + i * row_bytes_;
         if (is_nothing(row)) continue;
         if (slots[i] != KeySlots::kNone) {
             copy_row(row_at(slots[i]), row);
         } else if (!hold(keys[i], row)) {
-            set_kept(kept, i);
+            set_bit(kept, i);
         }
     }
 }
@@ -161,4 +167,4 @@ void HeldBack::take_all(std::vector<uint64_t>& keys, std::vector<std::byte>& row
     slot_count_ = 0;
 }
 
-}  // namespace weir::filter
+}  // namespace weir

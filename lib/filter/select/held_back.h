@@ -14,7 +14,7 @@
 #include "lib/filter/select/key_slots.h"
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// The rows of a call, combined with those held, and where these are. Reused, it soon allocates
 /// nothing.
@@ -83,7 +83,7 @@ private:
         if (slot != KeySlots::kNone) __builtin_prefetch(row_at(slot), 1);
     }
 
-    void prefetch_change(uint64_t key, uint32_t slot, bool is_kept) const noexcept;
+    void prefetch_change(uint64_t key, uint32_t slot, bool has_bit) const noexcept;
     [[nodiscard]] bool is_nothing(const std::byte* row) const noexcept;
     void free_rows(const CallKeys& keys, std::span<const uint32_t> slots,
                    std::span<const std::byte> rows, std::span<const std::byte> kept);
@@ -105,4 +105,4 @@ private:
     std::vector<std::pair<uint64_t, uint32_t>> sorted_;  ///< of take_all()
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -6,7 +6,7 @@
 
 #include "lib/base/check.h"
 
-namespace weir::filter {
+namespace weir {
 
 uint32_t KeySlots::find(uint64_t key) const noexcept {
     if (is_array()) return range_.contains(key) ? array_[key - range_.begin] : kNone;
@@ -77,4 +77,4 @@ void KeySlots::clear() noexcept {
     size_ = 0;
 }
 
-}  // namespace weir::filter
+}  // namespace weir

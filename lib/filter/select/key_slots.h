@@ -11,7 +11,7 @@
 #include "lib/base/random.h"
 #include "lib/key/key_range.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// A hash table with linear probing, at most three quarters full. For keys of a dense table: an
 /// array.
@@ -87,4 +87,4 @@ private:
     size_t size_ = 0;
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -6,7 +6,7 @@
 
 #include "lib/base/kernel.h"
 
-namespace weir::filter {
+namespace weir {
 namespace {
 
 /// A number that grows with the size of a value. Those of floats are their bits without the sign:
@@ -63,4 +63,4 @@ void magnitudes(const RowKind& rows, const std::byte* values, std::span<double> 
     });
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -8,7 +8,7 @@
 
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Writes the greatest |value| of each row. Sizes of 64-bit integers are rounded to the nearest
 /// double.
@@ -16,4 +16,4 @@ namespace weir::filter {
 /// Thread: any; does not block or allocate
 void magnitudes(const RowKind& rows, const std::byte* values, std::span<double> greatest) noexcept;
 
-}  // namespace weir::filter
+}  // namespace weir

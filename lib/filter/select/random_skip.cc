@@ -7,7 +7,7 @@
 #include "lib/base/random.h"
 #include "lib/key/finite.h"
 
-namespace weir::filter {
+namespace weir {
 namespace {
 
 template <class T>
@@ -40,7 +40,7 @@ Status RandomSkip::select(const RowKind& rows, const PushedRows& push, HeldBack&
                           Selection& selection) {
     const size_t count = push.keys.size();
     Random draws(mix64(seed_ + mix64(++calls_)));
-    reset_kept(selection.kept, count);
+    reset_bits(selection.kept, count);
     for (size_t i = 0; i < count; ++i)
         selection.kept[i / 8] |= static_cast<std::byte>(unsigned{draws() >> 32 < below_} << i % 8);
     selection.keep_of(push.values, rows.row_bytes());
@@ -53,4 +53,4 @@ Status RandomSkip::select(const RowKind& rows, const PushedRows& push, HeldBack&
     return {};
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -10,7 +10,7 @@
 
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Keeps an entry with probability q, a multiple of 2^-32, and multiplies it by 1 / q. For tables
 /// of floats that sum. What is held back of a key does not matter to it.
@@ -40,4 +40,4 @@ private:
     uint64_t calls_ = 0;
 };
 
-}  // namespace weir::filter
+}  // namespace weir

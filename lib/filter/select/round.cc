@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/filter/select/round.h"
 
-#include "lib/base/check.h"
 #include "lib/base/kernel.h"
 #include "lib/base/random.h"
 #include "lib/filter/select/block_round.h"
 
-namespace weir::filter {
+namespace weir {
 namespace {
 
 /// Has `exact` become the rests.
@@ -34,7 +33,7 @@ void Round::hold_rests(const PushedRows& push, HeldBack& held, const Selection& 
     subtract(reinterpret_cast<float*>(merged_.values.data()),
              reinterpret_cast<const float*>(selection.values.data()),
              selection.values.size() / sizeof(float));
-    reset_kept(unheld_, push.keys.size());
+    reset_bits(unheld_, push.keys.size());
     held.settle(push.keys, merged_.slots, merged_.values, unheld_);
 }
 
@@ -44,22 +43,17 @@ Status Round::select(const RowKind& rows, const PushedRows& push, HeldBack& held
     if (options_.adds_rests) held.merge(push.keys, push.values, merged_);
     const std::byte* const values =
         options_.adds_rests ? merged_.values.data() : push.values.data();
-    reset_kept(selection.kept, push.keys.size(), true);
+    reset_bits(selection.kept, push.keys.size(), true);
     selection.kept_count = push.keys.size();
     selection.values.resize(value_count * sizeof(float));
-    selection.rounded.resize(rounded_bytes(options_.form, value_count));
-    selection.round_form = options_.form;
     const std::span exact(reinterpret_cast<const float*>(values), value_count);
-    if (!round_values(options_.form, exact, mix64(options_.seed) + mix64(++calls_),
-                      selection.rounded))
+    const std::span rounded(reinterpret_cast<float*>(selection.values.data()), value_count);
+    if (!round_values(options_.form, exact, mix64(options_.seed) + mix64(++calls_), rounded))
         return Error(Errc::kOutOfRange,
                      "round: a pushed value is too great to be rounded: float16 goes up to 65504, "
-                     "the others "
-                     "up to 2^126; choose another form, or push smaller values");
-    const std::span rounded(reinterpret_cast<float*>(selection.values.data()), value_count);
-    WEIR_CHECK(unround_values(options_.form, selection.rounded, rounded));
+                     "the others up to 2^126; choose another form, or push smaller values");
     if (options_.adds_rests) hold_rests(push, held, selection);
     return {};
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Round: sends floats in few bits, rounded stochastically, and may add what rounding took to the
-/// next push.
+/// Round: sends floats that take few bits, rounded stochastically, and may add what rounding took to
+/// the next push.
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "lib/filter/select/held_back.h"
+#include "lib/filter/select/round_form.h"
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Keeps all entries. With `adds_rests`, the rest of an entry (exact value less what was sent) is
 /// held, and part of the next push of its key or of a flush. Without, and where there is no room
@@ -47,4 +48,4 @@ private:
     std::vector<std::byte> unheld_;  ///< bits of rests for which there was no room
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RoundForm: what floats are rounded to for their way. The numbers travel on the wire.
+/// RoundForm: what floats are rounded to before they travel.
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
-namespace weir::filter {
+namespace weir {
 
-/// Fixed point: integers of 1, 2 or 4 bytes, and a scale, a power of two, for each 64 of them. The
-/// 16-bit floats of lib/key/narrow_float.h have no scales.
+/// Fixed point: integers of 1, 2 or 4 bytes, times a power of two that 64 of them share; or the
+/// 16-bit floats of lib/key/narrow_float.h.
 enum class RoundForm : uint8_t { kFixed8, kFixed16, kFixed32, kBFloat16, kFloat16 };
 inline constexpr size_t kRoundFormCount = 5;
 
 [[nodiscard]] constexpr bool is_valid(RoundForm form) noexcept {
     return static_cast<size_t>(form) < kRoundFormCount;
-}
-
-[[nodiscard]] constexpr bool is_fixed(RoundForm form) noexcept {
-    return form <= RoundForm::kFixed32;
-}
-
-/// Of one value, without scales; 0 for a number that is no form.
-[[nodiscard]] constexpr size_t value_bytes(RoundForm form) noexcept {
-    constexpr size_t kBytes[kRoundFormCount] = {1, 2, 4, 2, 2};
-    return is_valid(form) ? kBytes[static_cast<size_t>(form)] : 0;
 }
 
 /// As options name it.
@@ -43,4 +33,4 @@ inline constexpr size_t kRoundFormCount = 5;
     return std::nullopt;
 }
 
-}  // namespace weir::filter
+}  // namespace weir

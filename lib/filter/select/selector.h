@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/filter/select/kept_bits.h"
-#include "lib/filter/select/round_form.h"
+#include "lib/filter/bitmap.h"
 #include "lib/key/combine.h"
 #include "lib/key/key_range.h"
 #include "lib/key/value_type.h"
 
-namespace weir::filter {
+namespace weir {
 
 class HeldBack;
 
@@ -65,12 +64,9 @@ struct PushedRows {
 
 /// What travels. Reused from call to call, it soon allocates nothing.
 struct Selection {
-    std::vector<std::byte> kept;    ///< of the keys of the call (kept_bits.h)
+    std::vector<std::byte> kept;    ///< of the keys of the call (bitmap.h)
     size_t kept_count = 0;          ///< its bits that are set
     std::vector<std::byte> values;  ///< rows of the kept keys, in their order
-    /// Not empty: `values` in `round_form` (block_round.h). Decoded, they are the same bit for bit.
-    std::vector<std::byte> rounded;
-    RoundForm round_form = RoundForm::kFixed8;
 
     /// Has all entries kept, with these values.
     void keep_all(const PushedRows& push);
@@ -118,9 +114,4 @@ public:
                                         Selection& selection) = 0;
 };
 
-/// Writes the rows whose bits are set side by side. Returns how many.
-/// Shape: `to` has room for them, and does not overlap `rows`
-size_t compact_rows(std::span<const std::byte> kept, std::span<const std::byte> rows,
-                    size_t row_bytes, std::byte* to) noexcept;
-
-}  // namespace weir::filter
+}  // namespace weir

@@ -6,7 +6,7 @@
 
 #include "lib/base/check.h"
 
-namespace weir::filter {
+namespace weir {
 
 SelectorChain::SelectorChain(std::vector<std::unique_ptr<Selector>> selectors)
     : selectors_(std::move(selectors)) {
@@ -35,14 +35,14 @@ Status SelectorChain::select(const RowKind& rows, const PushedRows& push, HeldBa
     for (size_t s = 1; s < selectors_.size(); ++s) {
         std::swap(kept_, selection);
         keys_.clear();
-        for_each_kept(kept_.kept, [&](size_t i) { keys_.push_back(push.keys[i]); });
+        for_each_bit(kept_.kept, [&](size_t i) { keys_.push_back(push.keys[i]); });
         const PushedRows rest{CallKeys(std::span<const uint64_t>(keys_)), kept_.values};
         WEIR_TRY(selectors_[s]->select(rows, rest, held, selection));
         // Bits of what was kept so far become bits of all keys.
         size_t next = 0;
         std::span<std::byte> all(kept_.kept);
-        for_each_kept(kept_.kept, [&](size_t i) {
-            if (!is_kept(selection.kept, next++))
+        for_each_bit(kept_.kept, [&](size_t i) {
+            if (!has_bit(selection.kept, next++))
                 all[i / 8] &= static_cast<std::byte>(~(1U << i % 8));
         });
         std::swap(kept_.kept, selection.kept);
@@ -50,4 +50,4 @@ Status SelectorChain::select(const RowKind& rows, const PushedRows& push, HeldBa
     return {};
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -8,7 +8,7 @@
 
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Rounding comes last: what selectors behind it would do with its values is not what was rounded.
 class SelectorChain final : public Selector {
@@ -34,4 +34,4 @@ private:
     std::vector<uint64_t> keys_;  ///< those kept
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -5,7 +5,7 @@
 
 #include "lib/filter/select/magnitudes.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// What is looked at for so many keys is still in the caches when it is changed. A multiple of 8.
 static constexpr size_t kBlockKeys = 2048;
@@ -22,7 +22,7 @@ double Significant::last_sent(uint64_t key) const noexcept {
 }
 
 void Significant::remember_sent(const CallKeys& keys, std::span<const std::byte> kept) {
-    for_each_kept(kept, [&](size_t i) {
+    for_each_bit(kept, [&](size_t i) {
         uint32_t slot = sent_slots_.find(keys[i]);
         if (slot == KeySlots::kNone) {
             if (sent_.size() >= options_.remembered_keys_max) return;
@@ -64,4 +64,4 @@ Status Significant::select(const RowKind& rows, const PushedRows& push, HeldBack
     return {};
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -12,7 +12,7 @@
 #include "lib/filter/select/key_slots.h"
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// An entry is sent if a value of its row, combined with what is held, is greater than delta in
 /// size, or than delta times the greatest value in size that was last sent for the key. A key that
@@ -50,4 +50,4 @@ private:
     std::vector<double> sent_;  ///< by slot: the greatest value in size
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace weir::filter {
+namespace weir {
 
 Result<Tail> Tail::make(const Options& options) {
     WEIR_ASSIGN(CountSketch sketch,
@@ -19,13 +19,13 @@ Status Tail::select(const RowKind& rows, const PushedRows& push, HeldBack& /*hel
                     Selection& selection) {
     constexpr size_t kAhead = 8;
     const size_t count = push.keys.size();
-    reset_kept(selection.kept, count);
+    reset_bits(selection.kept, count);
     for (size_t i = 0; i < count; ++i) {
         if (i + kAhead < count) sketch_.prefetch(push.keys[i + kAhead]);
-        if (sketch_.add(push.keys[i]) >= first_kept_) set_kept(selection.kept, i);
+        if (sketch_.add(push.keys[i]) >= first_kept_) set_bit(selection.kept, i);
     }
     selection.keep_of(push.values, rows.row_bytes());
     return {};
 }
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -9,7 +9,7 @@
 #include "lib/filter/select/count_sketch.h"
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Keeps an entry from about the n-th push of its key by this worker on: a sketch counts them,
 /// which may take a rare key for a frequent one, but never a frequent one for a rare one. What is
@@ -46,4 +46,4 @@ private:
     CountSketch sketch_;
 };
 
-}  // namespace weir::filter
+}  // namespace weir

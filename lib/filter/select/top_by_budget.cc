@@ -6,7 +6,7 @@
 
 #include "lib/filter/select/magnitudes.h"
 
-namespace weir::filter {
+namespace weir {
 
 Status TopByBudget::check(const RowKind& rows) const {
     if (options_.bytes_per_second == 0 ||
@@ -29,7 +29,7 @@ void TopByBudget::keep_greatest(size_t count, std::span<std::byte> kept) {
     for (size_t i = 0; i < greatest_.size(); ++i) {
         const bool is_one_of_equal = greatest_[i] == least && equal > 0;
         equal -= static_cast<size_t>(is_one_of_equal);
-        if (greatest_[i] > least || is_one_of_equal) set_kept(kept, i);
+        if (greatest_[i] > least || is_one_of_equal) set_bit(kept, i);
     }
 }
 
@@ -49,7 +49,7 @@ Status TopByBudget::select(const RowKind& rows, const PushedRows& push, HeldBack
     const size_t forced = candidates > room ? candidates - room : 0;
     const auto affordable = static_cast<size_t>(
         std::min<uint64_t>(candidates, budget_.available_bytes() / entry_bytes));
-    reset_kept(selection.kept, count);
+    reset_bits(selection.kept, count);
     keep_greatest(std::max(forced, affordable), selection.kept);
     held.settle(push.keys, merged_.slots, merged_.values, selection.kept);
     selection.keep_of(merged_.values, rows.row_bytes());
@@ -57,4 +57,4 @@ Status TopByBudget::select(const RowKind& rows, const PushedRows& push, HeldBack
     return {};
 }
 
-}  // namespace weir::filter
+}  // namespace weir

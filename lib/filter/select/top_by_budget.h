@@ -12,7 +12,7 @@
 #include "lib/filter/select/held_back.h"
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter {
+namespace weir {
 
 /// Of the rows of a call, combined with what is held of their keys, those with the greatest value
 /// in size are sent. What cannot be held for lack of room is sent, too, and taken from what the
@@ -49,4 +49,4 @@ private:
     std::vector<double> partitioned_;
 };
 
-}  // namespace weir::filter
+}  // namespace weir

@@ -58,19 +58,23 @@ IterationProgress::Verdict IterationParts::judge(const Session& session, ShardTa
     return verdict;
 }
 
-void IterationParts::apply(ShardTable& table, const Request& request) {
+void IterationParts::apply(ShardTable& table, const Request& sent) {
     ++counters_.pushes;
-    counters_.keys_pushed += request.header.count;
-    const Session* const session = sessions_.find(request.connection);
+    counters_.keys_pushed += sent.header.count;
+    const Session* const session = sessions_.find(sent.connection);
     if (session == nullptr) return;
-    const wire::FrameHeader& h = request.header;
-    const OpenIterations::Part part{request.connection, h.request, session->worker, h.time,
-                                    first_position(table, request)};
+    const wire::FrameHeader& h = sent.header;
+    const OpenIterations::Part part{sent.connection, h.request, session->worker, h.time,
+                                    first_position(table, sent)};
     if (is_repeated(table, *session, part, h.iteration)) return;
     const IterationProgress& iterations = table.iterations.state();
     if (!iterations.lacks(h.iteration, session->worker, h.parts))
         return refuse(table, *session, h, IterationProgress::Verdict::kRefuse);
-    Errc status = standing_.is_moving() && !serves(table, request) ? Errc::kOutOfRange : Errc::kOk;
+    Errc status = standing_.is_moving() && !serves(table, sent) ? Errc::kOutOfRange : Errc::kOk;
+    const Request* const expanded = waiting_.expand(table, sent);
+    if (expanded == nullptr) [[unlikely]]
+        return end_unused(table, *session, h, Errc::kProtocol);
+    const Request& request = *expanded;
     if (status == Errc::kOk && h.count > 0 && h.iteration <= iterations.closed().highest()) {
         switch (judge_positions(table, request)) {
             case OfPositions::kOpen: break;
@@ -96,6 +100,9 @@ void IterationParts::apply(ShardTable& table, const Request& request) {
         if (outcome.status == Errc::kOk && h.count > 0) {
             entries = resolve(table, request);
             outcome.status = entries.code();
+            // Those that are not kept change in no iteration.
+            if (outcome.status == Errc::kOk && !request.kept.empty()) [[unlikely]]
+                record_made_rows(table, request, row_count);
         }
         if (outcome.status == Errc::kOk)
             table.iterations.set_arguments(h.iteration, session->worker, *arguments);

@@ -23,7 +23,7 @@ public:
     [[nodiscard]] IterationProgress::Verdict judge(const Session& session, ShardTable& table,
                                                    const Request& request);
     /// The bytes of a part are here, and it is its turn.
-    void apply(ShardTable& table, const Request& request);
+    void apply(ShardTable& table, const Request& sent);
     /// A part of an open iteration has no effect, and the iteration fails by it. `status`: why. A
     /// worker that withdraws its parts says so, also if all have arrived.
     void end_unused(ShardTable& table, const Session& session, const wire::FrameHeader& part,

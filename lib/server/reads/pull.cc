@@ -2,6 +2,8 @@
 /// \file
 /// Pulls, and the network writes that bring their values.
 
+#include <cstring>
+
 #include "lib/base/check.h"
 #include "lib/server/reads/table_reads.h"
 
@@ -14,6 +16,8 @@ void TableReads::apply(ShardTable& table, const Request& request) {
     const wire::FrameHeader& h = request.header;
     const size_t bytes = h.count * row_bytes_of(request, table.rows->row_layout());
     const uint64_t shown = table.iterations.state().last_closed();
+    if (request.is_encoded()) [[unlikely]]
+        return pull_encoded(table, request, bytes, shown);
     if ((h.flags & wire::kValuesInline) != 0 || bytes == 0) {
         if (bytes > 0 && replies_.is_busy(request.connection))
             return waiting_.refuse(request, Errc::kBusy);
@@ -66,6 +70,52 @@ Errc TableReads::read_rows(ShardTable& table, const Request& request, std::span<
     if ((h.encoding & wire::kAsksWritten) != 0)
         return table.rows->are_written(*entries, out).code();
     return table.rows->pull(*entries, out).code();
+}
+
+/// The worker takes codecs. Its values go the way that those of any pull go, and the reply says what they are.
+void TableReads::pull_encoded(ShardTable& table, const Request& request, size_t bytes,
+                              uint64_t shown) {
+    const bool is_inline = request.has(wire::kValuesInline) || bytes == 0;
+    if (is_inline && replies_.is_busy(request.connection))
+        return waiting_.refuse(request, Errc::kBusy);
+    const Result<std::span<const std::byte>> raw = values_of(table, request, bytes);
+    if (!raw) return end_pull(request, raw.code(), shown);
+    const BodyForm form = table.rows->pulled_form(request.header.count);
+    const Codecs used = encoder_.encode({.form = form, .rows = *raw}, request.codecs);
+    const std::span<const std::byte> values = used != 0 ? encoder_.body() : *raw;
+    const wire::EncodedValues said{used, static_cast<uint32_t>(values.size())};
+    const std::span<const std::byte> head = std::as_bytes(std::span(&said, 1));
+    counters_.bytes_copied += values.size();
+    if (is_inline) {
+        encoded_reply_.assign(head.begin(), head.end());
+        encoded_reply_.insert(encoded_reply_.end(), values.begin(), values.end());
+        return end_pull(request, Errc::kOk, shown, encoded_reply_);
+    }
+    if (request.out != nullptr) {
+        std::memcpy(request.out, values.data(), values.size());
+        counters_.bytes_sent += values.size();  // as the endpoint counts what it writes
+        return end_pull(request, Errc::kOk, shown, head);
+    }
+    Session* const session = sessions_.find(request.connection);
+    if (session == nullptr) return;
+    Block block;  // if the Fetcher had no room to reserve
+    if (request.room.empty()) {
+        block = waiting_.fetcher().spares().take(values.size(), options_.fetch_bytes_max);
+        if (!block) return waiting_.refuse(request, Errc::kNoMemory);
+    }
+    const std::span<std::byte> room(block ? block.data() : request.room.data(), values.size());
+    std::memcpy(room.data(), values.data(), values.size());
+    KeptRequest* const kept = waiting_.keep(*session, request, Wait::kWrite);
+    if (kept == nullptr) return;
+    kept->room = room;
+    kept->values_at.length_bytes = room.size();
+    kept->writing = {.table = &table,
+                     .is_replied = true,
+                     .shown = shown,
+                     .scanned = std::move(block),
+                     .reply = {head.begin(), head.end()}};
+    writes_.add(*kept);
+    end_writes();
 }
 
 void TableReads::pull_by_write(ShardTable& table, const Request& request, size_t bytes) {

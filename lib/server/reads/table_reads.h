@@ -76,6 +76,7 @@ private:
                                                                size_t bytes);
     [[nodiscard]] Errc read_rows(ShardTable& table, const Request& request,
                                  std::span<std::byte> out);
+    void pull_encoded(ShardTable& table, const Request& request, size_t bytes, uint64_t shown);
     void pull_by_write(ShardTable& table, const Request& request, size_t bytes);
     void end_writes();
     void scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
@@ -86,7 +87,9 @@ private:
     PullWrites writes_;
     RowScan row_scan_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows
-    std::vector<std::byte> reply_buffer_;               ///< kept for its memory
+    std::vector<std::byte> reply_buffer_;               ///< kept for its memory, as what follows
+    std::vector<std::byte> encoded_reply_;
+    BodyEncoder encoder_;
 };
 
 }  // namespace weir

@@ -55,7 +55,13 @@ Errc IncomingRequests::check(const ShardTable& table, const Request& request) co
     };
     const uint64_t bytes = h.count * row_bytes_of(request, layout);
     bool fits = false;
-    if ((h.flags & wire::kValuesRemote) != 0) {
+    if (h.kind == Kind::kPush && request.is_encoded()) [[unlikely]] {
+        const size_t given = request.has(wire::kValuesRemote) ? request.values_at.length_bytes
+                                                              : request.values.size();
+        // As many bytes of values as any other push has at most, whatever the body becomes.
+        fits = given > 0 && bytes <= wire::kRequestBytesMax &&
+               given <= body_bytes_max(table.rows->pushed_form(h.count));
+    } else if ((h.flags & wire::kValuesRemote) != 0) {
         fits = request.values_at.length_bytes == bytes;
     } else {
         fits = h.kind == Kind::kPush ? request.values.size() == bytes : has_room(bytes);
@@ -73,6 +79,11 @@ Errc IncomingRequests::check(const ShardTable& table, const Request& request) co
                               ? request.out_at.length_bytes == out_bytes
                               : has_room(out_bytes);
     return out_fits ? Errc::kOk : Errc::kProtocol;
+}
+
+void IncomingRequests::close_refused() {
+    for (const WaitingRequests::Refused& one : waiting_.take_refused())
+        connections_.refuse(one.connection, one.why);
 }
 
 size_t IncomingRequests::retry() {

@@ -22,6 +22,8 @@ public:
 
     /// One that has come, or that has waited. It may close its connection.
     void accept(Session& session, Request& request);
+    /// Closes the connections of those whose bodies were none.
+    void close_refused();
     /// Looks again at what has waited, early requests first. Returns at how many.
     size_t retry();
     /// The same of these.

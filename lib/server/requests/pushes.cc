@@ -46,13 +46,13 @@ void Pushes::accept(Session& session, ShardTable& table, Request& push) {
 /// Executes the push and replies to it; or replies why it was not executed. False: its rows are
 /// pinned, or streams have no room for what it changes.
 bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order,
-                     const Request& request) {
-    const wire::FrameHeader& h = request.header;
+                     const Request& sent) {
+    const wire::FrameHeader& h = sent.header;
     const auto reply = [&](Errc status) {
         if (status == Errc::kOk && (h.encoding & wire::kWantsValues) != 0) [[unlikely]]
-            pull_pushed(table, request);
+            pull_pushed(table, sent);
         else
-            replies_.reply_when_replicated(request.connection, h.request, status);
+            replies_.reply_when_replicated(sent.connection, h.request, status);
         return true;
     };
     if (standing_.judge(h.epoch) != ShardStanding::OfEpoch::kServed)
@@ -64,11 +64,11 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
     }
     const uint64_t time = order.whole_time(h.time);
     const SegmentList& held = replication_.segments();
-    const uint32_t first = first_segment(table, request);
+    const uint32_t first = first_segment(table, sent);
     const bool was_executed =
         first != SegmentList::kNone && order.clock->of_segment(held, first) >= time;
     if (was_executed) {
-        order.last = request.number;
+        order.last = sent.number;
         return reply(Errc::kOk);
     }
     if (table.pins.stop(h)) {
@@ -76,12 +76,12 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
         return false;
     }
     if (standing_.is_moving()) [[unlikely]] {
-        if (request.erases() && table.holds_erasures()) {
+        if (sent.erases() && table.holds_erasures()) {
             table.pins.hold_push();
             table.has_held_erasures = true;
             return false;
         }
-        const Errc moving = judge(table, request);
+        const Errc moving = judge(table, sent);
         if (moving == Errc::kBusy) {
             table.pins.hold_push();
             waits_for_room_ = true;
@@ -89,6 +89,10 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
         }
         if (moving != Errc::kOk) return reply(moving);
     }
+    const Request* const expanded = waiting_.expand(table, sent);
+    if (expanded == nullptr) [[unlikely]]
+        return reply(Errc::kProtocol);
+    const Request& request = *expanded;
     std::optional<RuleArguments> arguments;  // looked at before rows are made
     if (!request.arguments.empty()) {
         const Result<RuleArguments> given = arguments_of(table, request);
@@ -99,6 +103,8 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
     Touched touched;
     const Result<Entries> entries = resolve_push(table, request, first, touched);
     Errc status = entries.code();
+    if (status == Errc::kOk && !request.kept.empty()) [[unlikely]]
+        record_made_rows(table, request, row_count);  // also those that do not change
     if (status == Errc::kOk)
         status = push_entries(table, *entries, request, arguments ? &*arguments : nullptr);
     if (status == Errc::kOk) {

@@ -32,6 +32,7 @@ struct Request {
     wire::MemoryHandle values_at;
     wire::MemoryHandle out_at;  ///< push: of the pull that it becomes
     wire::ListEnds ends;
+    Codecs codecs = 0;           ///< push: of its body, until that is expanded; pull: that it takes
     uint32_t stamp = 0;          ///< push: of the rows that it changes, or as kErases says; 0: none
     uint32_t number = 0;         ///< push: its place among those of its connection in the table
     uint32_t slot = kNotKept;    ///< in KeptRequests
@@ -43,6 +44,8 @@ struct Request {
     std::span<const std::byte> arguments;  ///< of the rule: doubles; none: the table's
     std::span<const std::byte> keys;
     std::span<const std::byte> values;
+    std::span<const std::byte>
+        kept;  ///< of a body that is expanded: the entries that `values` has; none: all
     std::byte* out = nullptr;   ///< pull: the worker's memory if it is mapped, or nullptr
     std::span<std::byte> room;  ///< pull of a list, not mapped: buffer for the values
 
@@ -60,6 +63,13 @@ struct Request {
 
     /// A push without values.
     [[nodiscard]] bool erases() const noexcept { return (header.encoding & wire::kErases) != 0; }
+
+    /// A push: its values, and maybe its keys, are a body that is not expanded yet.
+    [[nodiscard]] bool is_encoded() const noexcept { return codecs != 0; }
+
+    [[nodiscard]] bool has_keys_in_body() const noexcept {
+        return (codecs & kKeyDifferences) != 0 && header.kind == wire::Kind::kPush;
+    }
 
     /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
@@ -82,6 +92,7 @@ struct Request {
     request.values_at = frame.values_at;
     request.out_at = frame.out_at;
     request.ends = frame.ends;
+    request.codecs = frame.codecs;
     request.stamp = frame.stamp;
     request.number = frame.number;
     request.arguments = frame.arguments;
@@ -110,7 +121,8 @@ struct Request {
 [[nodiscard]] inline uint64_t first_key_of(const Request& request) noexcept {
     const wire::FrameHeader& h = request.header;
     if ((h.flags & wire::kKeysRange) != 0) return h.first;
-    if ((h.flags & wire::kKeysKnown) != 0) return request.ends.first_key;
+    if ((h.flags & wire::kKeysKnown) != 0 || request.has_keys_in_body())
+        return request.ends.first_key;
     return keys_of(request)[0];
 }
 
@@ -160,8 +172,8 @@ struct KeptRequest : Request {
         ShardTable* table = nullptr;        ///< must outlive the write
         bool is_replied = false;            ///< its worker gets a reply, not an immediate
         uint64_t shown = 0;                 ///< the last closed iteration when the values were read
-        Block scanned = {};                 ///< scan: where `room` is
-        std::vector<std::byte> reply = {};  ///< scan: the body of its reply
+        Block scanned = {};                 ///< scan, and pull that takes codecs: where `room` is
+        std::vector<std::byte> reply = {};  ///< of these: the body of the reply
     } writing;
 };
 

@@ -32,6 +32,25 @@ void WaitingRequests::keep_keys(Request& request) {
     request.keys = std::as_bytes(std::span(kept_keys_));
 }
 
+const Request* WaitingRequests::expand_body(const ShardTable& table, const Request& push) {
+    const BodyForm form = table.rows->pushed_form(push.header.count);
+    const Result<Body> body = decoder_.decode(form, push.codecs, push.values);
+    const auto refused = [&](std::string why) {
+        refused_.push_back({push.connection, std::move(why)});
+        return nullptr;
+    };
+    if (!body) return refused(std::string(body.error().text()));
+    expanded_ = push;
+    expanded_.codecs = 0;
+    expanded_.values = body->rows;
+    expanded_.kept = body->kept;
+    if (!push.has_keys_in_body()) return &expanded_;
+    if (wire::ListEnds{body->keys.front(), body->keys.back()} != push.ends)
+        return refused("an encoded body: keys between other ends than its push names");
+    expanded_.keys = std::as_bytes(body->keys);
+    return &expanded_;
+}
+
 /// Maps the keys and values that lie in the worker's memory. False: they cannot be mapped.
 bool WaitingRequests::map(Request& request) {
     const wire::FrameHeader& h = request.header;
@@ -70,8 +89,11 @@ std::byte* WaitingRequests::map(ConnectionId connection, const wire::MemoryHandl
 
 void WaitingRequests::count_remote(const Request& request) {
     counters_.bytes_received += request.keys_at.length_bytes;
-    (request.header.kind == Kind::kPush ? counters_.bytes_received : counters_.bytes_sent) +=
-        request.values_at.length_bytes;
+    if (request.header.kind == Kind::kPush) {
+        counters_.bytes_received += request.values_at.length_bytes;
+    } else if (request.out != nullptr && request.codecs == 0) {
+        counters_.bytes_sent += request.values_at.length_bytes;  // else who writes them counts them
+    }
 }
 
 }  // namespace weir

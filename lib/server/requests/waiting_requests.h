@@ -5,8 +5,11 @@
 /// whether one must wait for its keys and values: these are in its message, in memory that is mapped,
 /// or in memory that the Fetcher has to read first.
 
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "lib/filter/body.h"
 #include "lib/server/requests/fetcher.h"
 #include "lib/server/requests/request.h"
 #include "lib/server/shard_room.h"
@@ -32,6 +35,22 @@ public:
             keep_keys(request);
         return true;
     }
+
+    /// A push whose body is expanded, if it was encoded. Valid until the next call. nullptr: it is no body of such
+    /// a push; its connection is to be closed (take_refused()).
+    [[nodiscard]] const Request* expand(const ShardTable& table, const Request& push) {
+        return push.is_encoded() ? expand_body(table, push) : &push;
+    }
+
+    /// A connection whose worker has sent what is no body, and what is wrong with that.
+    struct Refused {
+        ConnectionId connection = 0;
+        std::string why;
+    };
+
+    [[nodiscard]] bool has_refused() const noexcept { return !refused_.empty(); }
+
+    [[nodiscard]] std::vector<Refused> take_refused() { return std::exchange(refused_, {}); }
 
     /// Finds and counts them. False: the request waits until the Fetcher has them, or was refused.
     [[nodiscard]] bool find_or_fetch(Session& session, Request& request);
@@ -91,6 +110,7 @@ private:
     [[nodiscard]] bool map(Request& request);
     void count_remote(const Request& request);
     void keep_keys(Request& request);
+    [[nodiscard]] const Request* expand_body(const ShardTable& table, const Request& push);
     void forget(RequestQueue& queue, ConnectionId connection);
 
     KnownLists& lists_;
@@ -98,6 +118,9 @@ private:
     Fetcher fetcher_;
     RequestQueue early_;
     bool retry_ = false;
+    BodyDecoder decoder_;
+    Request expanded_;  ///< by expand_body()
+    std::vector<Refused> refused_;
     std::vector<uint64_t> kept_keys_;  ///< of the push that is being executed; kept for its memory
 };
 

@@ -20,6 +20,10 @@
 
 namespace weir {
 
+class Filters;
+class TableFilters;
+struct SelectedRows;
+
 /// Of a push, as they travel; null: it brings none.
 using PushArguments = std::shared_ptr<const std::vector<std::byte>>;
 
@@ -38,6 +42,7 @@ struct CallOptions {
     /// Pull: of the values in the caller's memory, as they are kept; nothing: as they are pushed.
     std::optional<ValueType> out_type = {};
     std::optional<uint32_t> stamp = {};  ///< push: of the rows that it changes
+    const Filters* filters = nullptr;    ///< null: the table's. Read before the call returns
 };
 
 /// A push or pull of a key list or a key range. Keys and memory are the caller's. A call has one
@@ -48,12 +53,14 @@ struct Operation {
     bool by_range = false;
     KeyRange range;
     std::span<const uint64_t> keys;
-    std::span<const std::byte> values;  ///< of a push
+    std::span<const std::byte> values;  ///< of a push; with `rank`, the left matrix
     std::span<std::byte> out;           ///< of a pull, or of a push that wants values
     size_t row_bytes = 0;               ///< pushed for each key; of a pull 0
     size_t out_row_bytes = 0;           ///< what each key gets; of a push that wants nothing 0
     CallOptions options;
     PushArguments arguments = nullptr;
+    uint32_t rank = 0;  ///< a push of products: its rows are `values` times `right`; 0: it has rows
+    std::span<const std::byte> right{};   ///< rank rows, as long as those of the table
     bool asks_written = false;            ///< a pull: which keys were ever pushed
     bool has_whole_rows = false;          ///< values are rows as they are stored, with the state
     bool erases = false;                  ///< a push without values
@@ -61,8 +68,21 @@ struct Operation {
     bool follows_part = false;  ///< a pull of the iteration in which the operation before it pushes
     /// Makes `values`, or takes `out`, of the rows of a batch; null: these are the caller's own.
     std::shared_ptr<CallRows> rows = nullptr;
+    TableFilters* filters = nullptr;  ///< null: none
+    /// What is pushed of it, once that was selected; null: all, or it was not yet.
+    std::shared_ptr<SelectedRows> selected = nullptr;
+
+    /// Of values as they are pushed and pulled: no others go through filters.
+    [[nodiscard]] bool may_be_filtered() const noexcept {
+        return !erases && !has_whole_rows && !asks_written;
+    }
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
+
+    /// What a key's values take at a server.
+    [[nodiscard]] size_t server_row_bytes() const noexcept {
+        return rank == 0 ? row_bytes : right.size() / rank;
+    }
 
     [[nodiscard]] uint64_t count() const noexcept {
         return by_range ? range.key_count() : keys.size();

@@ -10,6 +10,7 @@
 #include "lib/base/check.h"
 #include "lib/key/narrow_values.h"
 #include "lib/wire/messages.h"
+#include "lib/worker/filters/table_filters.h"
 #include "lib/worker/requests/transient.h"
 
 namespace weir {
@@ -32,7 +33,7 @@ bool IncomingReplies::receive_immediate(transport::ConnectionId connection, uint
     if (request == nullptr) return true;
     const Content& content = request->content();
     const bool is_awaited = content.is_pull() && request->state() == ClientRequest::State::kSent &&
-                            request->attempt.has_out_remote;
+                            request->attempt.has_out_remote && request->attempt.codecs == 0;
     if (peers_[request->peer].connection != connection || !is_awaited || content.iteration > 0)
         return false;
     request->resolve_doubt();
@@ -47,6 +48,8 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
     WEIR_CHECK(request.awaits_reply());
     const Errc status = frame.header.status;
     request.resolve_doubt();  // the hello of this connection has ended all older ones
+    if (request.attempt.sent_ns != 0) [[unlikely]]
+        measure(request, frame);
     const bool was_pushed = is_pushed(request, frame.header);
     sender_.push_ended(request, status == Errc::kOk || was_pushed);
     if (was_pushed) requests_.become_pull(request);
@@ -67,6 +70,21 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
         call->note_error(errors_.error_of(request, frame));
     }
     requests_.end(id, request);
+}
+
+/// How fast the link was.
+void IncomingReplies::measure(ClientRequest& request, const wire::Frame& frame) {
+    Attempt& attempt = request.attempt;
+    size_t received = frame.values.size();
+    if (attempt.has_out_remote && frame.header.status == Errc::kOk) {
+        received = request.content().out_bytes();
+        if (wire::EncodedValues said; attempt.codecs != 0 && frame.values.size() == sizeof said) {
+            std::memcpy(&said, frame.values.data(), sizeof said);
+            received = said.bytes;
+        }
+    }
+    peers_[request.peer].link.replied(attempt.sent_bytes, received, attempt.ahead_bytes,
+                                      clock_.now_ns() - std::exchange(attempt.sent_ns, 0));
 }
 
 /// Whether the reply says that a push was executed, but its values could not be sent.
@@ -119,6 +137,7 @@ void IncomingReplies::succeeded(ClientRequest& request, const wire::Frame& frame
 void IncomingReplies::pulled(ClientRequest& request, const wire::Frame& frame) {
     const Content& content = request.content();
     note_shown(request, frame.header.first);
+    if (content.is_pull() && request.attempt.codecs != 0) return pulled_encoded(request, frame);
     if (request.attempt.has_out_remote) return deliver_copy(request);
     if (frame.values.size() == content.out_bytes()) return deliver(request, frame.values);
     if (Call* const call = calls_.find(request.call)) {
@@ -127,6 +146,53 @@ void IncomingReplies::pulled(ClientRequest& request, const wire::Frame& frame) {
                   fmt::format("{} sent {} bytes of values, not {}", peers_[request.peer].name,
                               frame.values.size(), content.out_bytes())));
     }
+}
+
+/// The reply to a pull that takes codecs begins with what its values are.
+void IncomingReplies::pulled_encoded(ClientRequest& request, const wire::Frame& frame) {
+    const Content& content = request.content();
+    const auto wrong = [&](std::string_view what) {
+        Call* const call = calls_.find(request.call);
+        if (call == nullptr) return;
+        call->note_error(
+            Error(Errc::kProtocol, fmt::format("{} sent {}", peers_[request.peer].name, what)));
+    };
+    wire::EncodedValues said;
+    if (frame.values.size() < sizeof said) return wrong("no values");
+    std::memcpy(&said, frame.values.data(), sizeof said);
+    std::span<const std::byte> values = frame.values.subspan(sizeof said);
+    if (request.attempt.has_out_remote) {
+        if (!values.empty() || said.bytes > content.out_bytes())
+            return wrong("more bytes of values than there are");
+        values = {request.attempt.out_copy.data(), said.bytes};
+    }
+    if (values.size() != said.bytes || (said.codecs & ~uint32_t{request.attempt.codecs}) != 0)
+        return wrong("values in codecs that this worker does not take");
+    if (said.codecs == 0) {
+        if (values.size() != content.out_bytes()) return wrong("another number of values");
+        counters_.filters.note_plain_pull(values.size());
+        if (content.filters->is_automatic())
+            content.filters->pulls.note(CodecChoice::as_level(request.attempt.codecs),
+                                        values.size(), values.size(), 0);
+        return deliver(request, values);
+    }
+    const auto type = static_cast<ValueType>(content.value_type);
+    const auto width = static_cast<uint32_t>(content.out_row_bytes / size_of(type));
+    const bool is_automatic = content.filters->is_automatic();
+    const uint64_t begun_ns = is_automatic ? clock_.now_ns() : 0;
+    const Result<Body> body = decoder_.decode({type, width, content.count, nullptr},
+                                              static_cast<Codecs>(said.codecs), values);
+    if (!body) return wrong(body.error().text());
+    if (is_automatic) {  // to make it takes twice as long
+        const double both_ns = 3.0 * static_cast<double>(clock_.now_ns() - begun_ns);
+        content.filters->pulls.note(CodecChoice::as_level(request.attempt.codecs),
+                                    content.out_bytes(), said.bytes, both_ns);
+    }
+    const BodySizes& sizes = decoder_.sizes();
+    counters_.filters.pulled_zeros.add(sizes.rows, sizes.zeros);
+    counters_.filters.pulled_integers.add(sizes.zeros, sizes.inner);
+    counters_.filters.pulled_compress.add(sizes.inner, sizes.body);
+    deliver(request, body->rows);
 }
 
 /// `shown`: the iteration that the values of a pull show; 0: none.

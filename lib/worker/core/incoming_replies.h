@@ -70,7 +70,9 @@ private:
     void receive(uint64_t id, ClientRequest& request, const wire::Frame& frame);
     [[nodiscard]] Fate fate_of(const ClientRequest& request, Errc status) const;
     void succeeded(ClientRequest& request, const wire::Frame& frame);
+    void measure(ClientRequest& request, const wire::Frame& frame);
     void pulled(ClientRequest& request, const wire::Frame& frame);
+    void pulled_encoded(ClientRequest& request, const wire::Frame& frame);
     void note_shown(const ClientRequest& request, uint64_t shown);
     [[nodiscard]] static bool is_pushed(const ClientRequest& request,
                                         const wire::FrameHeader& reply);
@@ -89,6 +91,7 @@ private:
     ClientCounters& counters_;
     ReplyErrors errors_;
     HeldFailures held_failures_;
+    BodyDecoder decoder_;
 };
 
 }  // namespace weir

@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/filter/factors.h"
 #include "lib/key/finite.h"
 #include "lib/key/key_list.h"
 #include "lib/worker/core/operations.h"
@@ -64,8 +65,11 @@ bool has_finite_values(const Operation& operation) {
     const ValueType type =
         operation.has_whole_rows ? operation.table->schema.value_type : operation.caller_type();
     const std::span<const std::byte> rows = operation.values;
-    if (!operation.has_whole_rows)
-        return all_finite(type, rows.data(), rows.size() / size_of(type));
+    if (!operation.has_whole_rows) {
+        const std::span<const std::byte> right = operation.right;
+        return all_finite(type, rows.data(), rows.size() / size_of(type)) &&
+               all_finite(type, right.data(), right.size() / size_of(type));
+    }
     std::vector<std::byte> values(operation.table->row_bytes);  // aligned
     for (size_t at = 0; at < rows.size(); at += operation.row_bytes) {
         std::memcpy(values.data(), rows.data() + at, values.size());
@@ -149,6 +153,29 @@ Status Operations::check_stamps(const Operation& operation) {
     return {};
 }
 
+/// `values` are as many numbers for each key as there are rows in `right`.
+Status Operations::check_factors(const Operation& operation) {
+    const TableInfo& table = *operation.table;
+    const auto refused = [&](Errc code, std::string why) {
+        return Error(code, fmt::format("table '{}': a push of factors {}", table.schema.name, why));
+    };
+    if (!is_floating(table.schema.value_type))
+        return refused(Errc::kTypeMismatch, "is for tables of floats");
+    if (operation.rank == 0 || operation.right.size() != operation.rank * table.pushed_row_bytes) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("needs whole rows of {} values on the right, one at least; got "
+                                   "{} values",
+                                   table.pushed_row_bytes / size_of(operation.caller_type()),
+                                   operation.right.size() / size_of(operation.caller_type())));
+    }
+    if (operation.right.size() / size_of(operation.caller_type()) <= kFactorProductsMax) return {};
+    return refused(
+        Errc::kInvalidArgument,
+        fmt::format("takes {} products for each key, more than {}: push it as several "
+                    "of a lower rank",
+                    operation.right.size() / size_of(operation.caller_type()), kFactorProductsMax));
+}
+
 /// All but the values.
 Status Operations::check_shape(const Operation& operation) const {
     if (!standing_.is_ready()) return standing_.check_ready();
@@ -179,6 +206,7 @@ Status Operations::check_shape(const Operation& operation) const {
                         schema.name, to_string(type), to_string(schema.value_type),
                         to_string(computed_type(schema.value_type))));
     }
+    if (operation.rank != 0 || !operation.right.empty()) WEIR_TRY(check_factors(operation));
     if (operation.asks_written && operation.table->positions.is_dense()) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': it is dense, so all its keys have rows from the "

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/filter/factors.h"
 #include "lib/key/key_list.h"
 
 namespace weir {
@@ -18,16 +19,29 @@ namespace {
 constexpr size_t kShortList = 8;
 
 PieceLimits limits_for(const Operation& operation) {
-    const size_t row_bytes = std::max({size_t{1}, operation.row_bytes, operation.out_row_bytes});
-    const uint64_t by_bytes = std::max<uint64_t>(1, wire::kPieceBytesMax / row_bytes);
-    return {operation.by_range ? by_bytes : std::min(by_bytes, wire::kRequestKeysMax)};
+    const size_t row_bytes =
+        std::max({size_t{1}, operation.server_row_bytes(), operation.out_row_bytes});
+    uint64_t keys_max = std::max<uint64_t>(1, wire::kPieceBytesMax / row_bytes);
+    if (operation.rank != 0) {
+        const uint64_t products =
+            operation.right.size() / size_of(operation.table->schema.value_type);
+        keys_max = std::min(keys_max, std::max<uint64_t>(1, kFactorProductsMax / products));
+    }
+    return {operation.by_range ? keys_max : std::min(keys_max, wire::kRequestKeysMax)};
 }
 
 }  // namespace
 
 Operations::CallId Operations::push(Operation operation) {
     ++counters_.pushes;
-    if (Status status = set_arguments(operation); !status)
+    if (Status status = set_options(operation); !status)
+        return failed(operation, std::move(status));
+    return start(std::span(&operation, 1));
+}
+
+Operations::CallId Operations::pull(Operation operation) {
+    ++counters_.pulls;
+    if (Status status = set_options(operation); !status)
         return failed(operation, std::move(status));
     return start(std::span(&operation, 1));
 }
@@ -36,7 +50,7 @@ Operations::CallId Operations::start(std::vector<Operation> operations) {
     WEIR_CHECK(!operations.empty());
     for (Operation& operation : operations) {
         ++(operation.is_push() ? counters_.pushes : counters_.pulls);
-        if (Status status = set_arguments(operation); !status)
+        if (Status status = set_options(operation); !status)
             return failed(operation, std::move(status));
     }
     return start(Some(operations));
@@ -70,7 +84,7 @@ Operations::CallId Operations::start_in_order(Some operations) {
         if (wrong) wrong = check_shape(one);
         if (wrong) wrong = check_iteration(one);
         for (const std::span<const std::byte> its :
-             {std::as_bytes(one.keys), one.values, std::span<const std::byte>(one.out)})
+             {std::as_bytes(one.keys), one.values, one.right, std::span<const std::byte>(one.out)})
             waiting.memory.push_back(its);
         if (one.is_part()) waiting.tables.push_back(one.table->schema.id);
         one.options.after = {};
@@ -96,6 +110,16 @@ Operations::CallId Operations::start_in_order(Some operations) {
     const CallId id = control_.add_task(options.deadline_ns, std::move(waiting), std::move(wrong));
     note_table(id, operations.front());
     return id;
+}
+
+/// Looks at what options name, which may be gone later.
+Status Operations::set_options(Operation& operation) {
+    WEIR_TRY(set_arguments(operation));
+    if (operation.may_be_filtered()) {
+        WEIR_ASSIGN(operation.filters, filters_.find(*operation.table, operation.options.filters));
+    }
+    operation.options.filters = nullptr;
+    return {};
 }
 
 Status Operations::set_arguments(Operation& operation) const {
@@ -183,6 +207,13 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     if (operation.by_range) return Route::make(operation.range, view, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
     // each has its own route; so have whole rows.
+    if (operation.rank != 0) {  // its pieces depend on the rank
+        WEIR_TRY(check_keys(operation));
+        Result<std::shared_ptr<Route>> route =
+            Route::make(operation.keys, list_id(operation.keys), view, positions, limits, memory_);
+        if (!route) return of_table(operation.table->schema.name, route.error());
+        return route;
+    }
     const uint32_t variant =
         operation.table->schema.id * 4 + (operation.has_whole_rows                     ? 3
                                           : operation.row_bytes > 0                    ? 1
@@ -212,6 +243,14 @@ Status Operations::launch(Some operations, CallId& call_id) {
     // Start an iteration only if there is room for all of its parts.
     if (requests_max > 0 && !requests_.has_room(requests_max))
         return Error(Errc::kBusy, kTooManyRequests);
+    std::vector<Operation> selected;
+    if (std::ranges::any_of(operations, [](const Operation& its) {
+            return its.filters != nullptr && its.is_push();
+        })) [[unlikely]] {
+        selected.assign(operations.begin(), operations.end());
+        WEIR_TRY(select(selected, routed));
+        operations = selected;
+    }
     Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
     if (call == nullptr) return {};  // too many: take(0) says so
     const Operation& first = operations.front();
@@ -228,6 +267,49 @@ Status Operations::launch(Some operations, CallId& call_id) {
     return {};
 }
 
+/// Has pushes be of the rows that their filters select. All that could be refused has been looked at: what is
+/// selected is sent.
+Status Operations::select(std::vector<Operation>& operations, std::span<Routed> routed) {
+    for (size_t i = 0; i < operations.size(); ++i) {
+        Operation& operation = operations[i];
+        const bool is_selected = operation.filters != nullptr && operation.is_push();
+        if (!is_selected || operation.rank != 0)
+            continue;  // what products become is the server's affair
+        WEIR_ASSIGN(const bool has_other_keys,
+                    operation.filters->select(operation, counters_.filters));
+        if (!has_other_keys) continue;
+        WEIR_ASSIGN(routed[i], find(operation));
+    }
+    return {};
+}
+
+std::vector<Operations::CallId> Operations::flush() {
+    std::vector<CallId> flushed;
+    for (const ClientFilters::Held& held : filters_.held()) {
+        if (!tables_.check_dropped(held.table->schema)) {
+            held.rows->drop();
+            continue;
+        }
+        if (pushed_iterations_.contains(held.table->schema.id)) {
+            held.rows->is_flushed = true;
+            continue;
+        }
+        Operation push;
+        push.table = held.table;
+        push.row_bytes = held.table->pushed_row_bytes;
+        if (Status ready = check_shape(push); !ready) {  // else it is held on
+            flushed.push_back(failed(push, std::move(ready)));
+            continue;
+        }
+        push.selected = held.rows->take_all();
+        push.keys = push.selected->keys;
+        push.values = {push.selected->values.get(), push.keys.size() * push.row_bytes};
+        ++counters_.pushes;
+        flushed.push_back(start(std::span(&push, 1)));
+    }
+    return flushed;
+}
+
 Result<Operations::Routed> Operations::find(const Operation& operation) {
     Routed routed{operation.is_part() ? -1 : single_owner(operation), nullptr};
     if (routed.owner < 0) {
@@ -241,6 +323,8 @@ Result<Operations::Routed> Operations::find(const Operation& operation) {
 void Operations::add(CallId call_id, Call& call, const Operation& operation, const Routed& routed) {
     if (operation.rows != nullptr) [[unlikely]]
         call.rows.push_back(operation.rows);
+    if (operation.selected != nullptr) [[unlikely]]
+        call.rows.push_back(operation.selected);
     if (operation.is_part()) {
         const uint32_t table = operation.table->schema.id;
         pushed_iterations_.try_emplace(table, first_iteration(table)).first->second.add(call_id);
@@ -266,12 +350,17 @@ void Operations::fill(Content& content, const Operation& operation) {
     content.table = table;
     content.epoch = static_cast<uint32_t>(peers_.view().epoch());
     content.row_bytes = static_cast<uint32_t>(operation.row_bytes);
+    content.rank = operation.rank;
+    content.right = operation.right;
     content.out_row_bytes = static_cast<uint32_t>(operation.out_row_bytes);
     content.caller_row_bytes = static_cast<uint32_t>(operation.caller_row_bytes());
     content.asks_written = operation.asks_written;
     content.iteration = operation.options.iteration.value_or(0);
     content.positions = operation.table->positions;
     if (operation.arguments != nullptr) content.arguments = operation.arguments;
+    content.filters = operation.filters;
+    if (operation.selected != nullptr && !operation.selected->kept.empty())
+        content.kept = operation.selected->kept.data();
     content.has_whole_rows = operation.has_whole_rows;
     if (!operation.is_push()) return;
     content.erases = operation.erases;
@@ -299,6 +388,7 @@ void Operations::fill(Content& content, const Operation& operation, Piece& piece
     content.values = operation.values;
     content.out = operation.out;
     if (!content.order.empty()) return;
+    content.kept_first = piece.begin;
     if (operation.is_push())
         content.values =
             operation.values.subspan(piece.begin * content.row_bytes, content.pushed_bytes());
@@ -320,6 +410,7 @@ void Operations::add_routed(CallId call_id, Call& call, const Operation& operati
         add(call_id, call, shard, [&](Content& content) {
             fill(content, operation);
             content.is_range = true;
+            content.rank = 0;
             content.parts = 1;
         });
     }

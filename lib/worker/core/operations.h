@@ -18,6 +18,7 @@
 #include "lib/worker/calls/pushed_iterations.h"
 #include "lib/worker/client_options.h"
 #include "lib/worker/core/control.h"
+#include "lib/worker/filters/client_filters.h"
 #include "lib/worker/peers/peers.h"
 #include "lib/worker/peers/standing.h"
 #include "lib/worker/requests/requests.h"
@@ -38,7 +39,7 @@ public:
 
     Operations(Standing& standing, Peers& peers, Requests& requests, Sender& sender, Calls& calls,
                CallTasks& tasks, Control& control, KnownTables& tables, const RuleRegistry& rules,
-               Memory& memory, ClientCounters& counters)
+               ClientFilters& filters, Memory& memory, ClientCounters& counters)
         : standing_(standing),
           peers_(peers),
           requests_(requests),
@@ -48,19 +49,21 @@ public:
           control_(control),
           tables_(tables),
           rules_(rules),
+          filters_(filters),
           memory_(memory),
           counters_(counters),
           routes_(standing.options().route_cache_bytes) {}
 
     CallId push(Operation operation);
 
-    CallId pull(const Operation& operation) {
-        ++counters_.pulls;
-        return start(std::span(&operation, 1));
-    }
+    CallId pull(Operation operation);
 
     /// One or more, as one call.
     CallId start(std::vector<Operation> operations);
+
+    /// Pushes what filters have held back: a call for each table. That of tables with iterations goes with the
+    /// next part.
+    [[nodiscard]] std::vector<CallId> flush();
 
     /// From which iteration of a table on this worker takes part: 1, or for one that joined later
     /// an iteration that no shard had closed; of a table that comes from a checkpoint, that behind its
@@ -86,7 +89,9 @@ private:
     CallId start(Some operations);
     CallId start_in_order(Some operations);
     [[nodiscard]] bool must_wait(Some operations) const;
+    [[nodiscard]] Status set_options(Operation& operation);
     [[nodiscard]] Status set_arguments(Operation& operation) const;
+    [[nodiscard]] Status select(std::vector<Operation>& operations, std::span<Routed> routed);
     [[nodiscard]] Result<PushArguments> arguments_of(const Operation& operation) const;
     CallId failed(const Operation& operation, Status why);
     void note_table(CallId call_id, const Operation& operation);
@@ -112,6 +117,7 @@ private:
     [[nodiscard]] static Status check_stamps(const Operation& operation);
     [[nodiscard]] Status check_shape(const Operation& operation) const;
     [[nodiscard]] Status check_iteration(const Operation& operation) const;
+    [[nodiscard]] static Status check_factors(const Operation& operation);
     [[nodiscard]] static Status check_keys(const Operation& operation);
     [[nodiscard]] Status check_window(const Operation& operation);
 
@@ -124,6 +130,7 @@ private:
     Control& control_;
     KnownTables& tables_;
     const RuleRegistry& rules_;
+    ClientFilters& filters_;
     Memory& memory_;
     ClientCounters& counters_;
     RouteCache routes_;

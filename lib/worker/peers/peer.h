@@ -9,6 +9,7 @@
 
 #include "lib/base/result.h"
 #include "lib/worker/calls/calls.h"
+#include "lib/worker/filters/codec_choice.h"
 #include "lib/worker/peers/lane.h"
 #include "transport/transport.h"
 
@@ -55,6 +56,7 @@ public:
     bool maps_memory = false;      ///< the peer addresses our registered memory directly
     bool flush_is_a_call = false;  ///< see transport::Capabilities
     size_t copied_bytes_max = 0;   ///< the same
+    LinkSpeed link{};              ///< measured, where filters choose by it
 
     // While it is kBroken.
     uint64_t connect_at_ns = 0;  ///< there is a pause until then

@@ -108,6 +108,7 @@ void Peers::opened(Peer& peer) {
     const transport::Capabilities can = endpoint_.capabilities_of(peer.connection);
     peer.maps_memory = can.maps_memory;
     peer.copied_bytes_max = can.copied_bytes_max;
+    peer.link.opened();
     peer.flush_is_a_call = can.flush_is_a_call;
     peer.opened_ns = clock_.now_ns();
     peer.connect_at_ns = 0;

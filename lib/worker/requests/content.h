@@ -38,7 +38,8 @@ struct Content {
     Errc part_status = Errc::kOk;
     uint32_t table = 0;
     uint32_t epoch = 0;      ///< of the view by which it was cut, the low half
-    uint32_t row_bytes = 0;  ///< push: of one key's values, as they travel
+    uint32_t row_bytes = 0;  ///< push: of one key's values, as the caller has them
+    uint32_t rank = 0;       ///< push of products: Operation::rank
     /// Of what one key's pull brings, as it travels; 0: it is no pull, and wants no values. Scan: of the
     /// memory for all rows.
     uint32_t out_row_bytes = 0;
@@ -54,12 +55,18 @@ struct Content {
     const uint64_t* keys = nullptr;                 ///< of a list
     /// Push: the caller's values of these keys; all of the caller's if `order` is not empty.
     std::span<const std::byte> values;
+    std::span<const std::byte> right;  ///< as Operation::right
     /// Where the values go that it gets; all of the caller's memory if `order` is not empty.
     std::span<std::byte> out;
     std::span<const uint32_t>
         order;               ///< for each key its row in the caller's memory; empty: in a run
     Piece* piece = nullptr;  ///< of a Route: what the shard knows of the list; null: nothing
     PushArguments arguments = nullptr;
+    TableFilters* filters = nullptr;  ///< null: none
+    /// Push: bits of the rows that are kept, by row of the caller's, of which the one behind `kept_first` is
+    /// the first of `values`. Null: all.
+    const std::byte* kept = nullptr;
+    uint64_t kept_first = 0;
     std::shared_ptr<const void> keeps = nullptr;  ///< a Route or CutList, which has keys and order
     std::vector<std::byte> body;                  ///< of what is neither push nor pull
 
@@ -87,6 +94,12 @@ struct Content {
 
     /// A pull of narrow values for which the caller gets floats.
     [[nodiscard]] bool widens() const noexcept { return caller_row_bytes != out_row_bytes; }
+
+    /// Of key number `i`.
+    [[nodiscard]] bool is_kept(size_t i) const noexcept {
+        const uint64_t bit = kept_first + (order.empty() ? i : order[i]);
+        return (std::to_integer<unsigned>(kept[bit / 8]) >> bit % 8 & 1U) != 0;
+    }
 
     /// Empty for ranges.
     [[nodiscard]] std::span<const uint64_t> list() const noexcept {

@@ -5,8 +5,11 @@
 #include <cstring>
 
 #include "lib/base/check.h"
+#include "lib/filter/bitmap.h"
+#include "lib/filter/factors.h"
 #include "lib/key/key_list.h"
 #include "lib/wire/scan_message.h"
+#include "lib/worker/filters/table_filters.h"
 
 namespace weir {
 
@@ -83,6 +86,7 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
     Attempt& attempt = request.attempt;
     attempt.form = 0;
     attempt.has_values_remote = attempt.has_out_remote = false;
+    if (content.is_pull()) attempt.codecs = 0;
     const bool wants_values = content.is_push() && content.has_out();
     if (content.is_part) attempt.form |= wire::kAggregate;
     if (content.iteration != 0) attempt.form |= wire::kIteration;
@@ -103,6 +107,18 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
         frame.add(*content.arguments);
         work.room -= content.arguments->size();
     }
+    if ((content.filters != nullptr || content.rank != 0) && is_to_be_encoded(work)) [[unlikely]] {
+        if (content.is_pull()) {
+            const Codecs taken = content.filters->is_automatic()
+                                     ? content.filters->pulls.choose(peer.link.ns_per_byte())
+                                     : content.filters->codecs();
+            attempt.codecs = taken & wire::kPulledCodecs;
+        } else {
+            const Outcome encoded = encode_body(work);
+            if (encoded != Outcome::kDone) return encoded;
+        }
+        work.room -= sizeof frame.codecs_;
+    }
     if (!content.is_range) {
         const Outcome placed = place_keys(work, frame.keys_at_);
         if (placed != Outcome::kDone) return placed;
@@ -122,10 +138,15 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
         }
     }
     const uint8_t form = attempt.form;
+    if (attempt.codecs != 0) [[unlikely]] {
+        frame.header.encoding |= wire::kEncoded;
+        frame.codecs_ = attempt.codecs;
+        frame.add(std::as_bytes(std::span(&frame.codecs_, 1)));
+    }
     if ((form & wire::kKeysRemote) != 0) frame.add(std::as_bytes(std::span(&frame.keys_at_, 1)));
     if (attempt.has_values_remote) frame.add(std::as_bytes(std::span(&frame.values_at_, 1)));
     if (attempt.has_out_remote) frame.add(std::as_bytes(std::span(&frame.out_at_, 1)));
-    if ((form & wire::kKeysKnown) != 0) {
+    if ((form & wire::kKeysKnown) != 0 || attempt.has_keys_in_body()) {
         frame.ends_ = {content.list().front(), content.list().back()};
         frame.add(std::as_bytes(std::span(&frame.ends_, 1)));
     }
@@ -151,12 +172,18 @@ bool Encoder::expose(const Peer& peer, std::span<const std::byte> memory, Memory
 Encoder::Outcome Encoder::place_keys(Work& work, MemoryHandle& handle) {
     const Content& content = work.content;
     Attempt& attempt = work.attempt;
-    const bool is_remembered = content.piece != nullptr && content.piece->known;
-    if (is_remembered && content.count >= kRememberedKeysMin) {
-        attempt.form |= wire::kKeysKnown;
+    if (attempt.has_keys_in_body()) [[unlikely]] {
+        attempt.form |= wire::kKeysInline;
         return Outcome::kDone;
     }
+    const bool is_remembered = content.piece != nullptr && content.piece->known;
     const std::span<const std::byte> bytes = std::as_bytes(content.list());
+    if (is_remembered && content.count >= kRememberedKeysMin) {
+        attempt.form |= wire::kKeysKnown;
+        counters_.filters.key_cache.add(bytes.size(), sizeof(wire::ListEnds));
+        return Outcome::kDone;
+    }
+    counters_.filters.key_cache.add(bytes.size(), bytes.size());
     const auto put_in_message = [&] {
         attempt.form |= wire::kKeysInline;
         work.keys = bytes;
@@ -214,9 +241,166 @@ Encoder::ValuesWay Encoder::choose_values_way(const Work& work, MemoryHandle& ha
     return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;
 }
 
+bool Encoder::is_to_be_encoded(const Work& work) const noexcept {
+    const Content& content = work.content;
+    if (content.count == 0) return false;
+    if (content.is_push() && work.attempt.codecs != 0) return true;
+    if (content.kept != nullptr || content.rank != 0) return true;
+    const TableFilters& filters = *content.filters;
+    if (filters.codecs() == 0 || work.attempt.is_plain) return false;
+    if (filters.is_automatic() && work.peer.maps_memory) return false;
+    if (content.is_push()) return content.pushed_bytes() >= encoded_bytes_min_;
+    return content.out_bytes() >= encoded_bytes_min_ &&
+           (filters.codecs() & wire::kPulledCodecs) != 0;
+}
+
+/// The rows of a push that are kept, side by side. `kept_` has their bits.
+std::span<const std::byte> Encoder::kept_rows(const Content& content, size_t kept_count) {
+    const size_t row_bytes = content.row_bytes;
+    if (kept_count == content.count && content.order.empty())
+        return content.values.first(content.pushed_bytes());
+    const std::span<std::byte> rows = rows_.take(kept_count * row_bytes);
+    if (kept_count == content.count) {
+        copy_in_order(content.order, content.values.data(), rows.data(), row_bytes);
+        return rows;
+    }
+    std::byte* to = rows.data();
+    for_each_bit(kept_, [&](size_t i) {
+        const size_t row = content.order.empty() ? i : content.order[i];
+        std::memcpy(to, content.values.data() + row * row_bytes, row_bytes);
+        to += row_bytes;
+    });
+    return rows;
+}
+
+/// Both matrices, as they travel.
+std::span<const std::byte> Encoder::factors(const Content& content) {
+    const size_t left_bytes = content.pushed_bytes();
+    const std::span<std::byte> both = rows_.take(left_bytes + content.right.size());
+    if (content.order.empty())
+        std::memcpy(both.data(), content.values.data(), left_bytes);
+    else
+        copy_in_order(content.order, content.values.data(), both.data(), content.row_bytes);
+    std::memcpy(both.data() + left_bytes, content.right.data(), content.right.size());
+    return both;
+}
+
+/// Makes `kept_` of the bits of a piece.
+void Encoder::list_kept(const Content& content) {
+    reset_bits(kept_, content.count);
+    if (content.order.empty() && content.kept_first % 8 == 0) {
+        std::memcpy(kept_.data(), content.kept + content.kept_first / 8, kept_.size());
+        if (content.count % 8 != 0)
+            kept_.back() &= static_cast<std::byte>((1U << content.count % 8) - 1);
+        return;
+    }
+    for (size_t i = 0; i < content.count; ++i) {
+        if (content.is_kept(i)) set_bit(kept_, i);
+    }
+}
+
+/// Makes the body of a push, once: whatever becomes of this attempt, the next ones send the same bytes.
+Encoder::Outcome Encoder::encode_body(Work& work) {
+    const Content& content = work.content;
+    Attempt& attempt = work.attempt;
+    if (attempt.codecs != 0) return Outcome::kDone;
+    size_t kept_count = content.count;
+    if (content.kept != nullptr) {
+        list_kept(content);
+        kept_count = count_bits(kept_);
+    }
+    const auto value_type = computed_type(static_cast<ValueType>(content.value_type));
+    const size_t row_bytes =
+        content.rank == 0 ? content.row_bytes : content.right.size() / content.rank;
+    const auto width = static_cast<uint32_t>(row_bytes / size_of(value_type));
+    const bool sends_keys =
+        !content.is_range && (content.piece == nullptr || !content.piece->known);
+    const bool is_automatic = content.filters != nullptr && content.filters->is_automatic();
+    const Codecs chosen = content.filters == nullptr ? Codecs{0}
+                          : !is_automatic            ? content.filters->codecs()
+                          : work.peer.maps_memory
+                              ? Codecs{0}
+                              : content.filters->pushes.choose(work.peer.link.ns_per_byte());
+    Codecs wanted = chosen;
+    if (!sends_keys || content.has_out()) wanted &= static_cast<Codecs>(~kKeyDifferences);
+    if (kept_count < content.count) wanted |= kKept;
+    BodyEncoder::Source source{
+        .form = {value_type, width, content.count, nullptr}, .rows = {}, .keys = content.list()};
+    if (content.rank == 0) {
+        source.rows = kept_rows(content, kept_count);
+    } else if (may_have_factors(source.form, content.rank)) {
+        wanted |= kFactors;
+        source.rank = content.rank;
+        source.rows = factors(content);
+    } else {  // the rows are no longer
+        wanted |= kKept;
+        reset_bits(kept_, content.count, true);
+        const std::span<std::byte> rows = products_.take(source.form.rows_bytes());
+        const Status multiplied =
+            decode_factors({value_type, content.count, width}, factors(content), rows);
+        WEIR_CHECK(multiplied);
+        source.rows = rows;
+    }
+    if ((wanted & kKept) != 0) source.kept = kept_;
+    const uint64_t begun_ns = is_automatic ? clock_.now_ns() : 0;
+    const Codecs used = bodies_.encode(source, wanted);
+    const std::span<const std::byte> body = bodies_.body();
+    if (is_automatic && chosen != 0) {
+        // To expand it takes about half as long as to make it.
+        const double both_ns = 1.5 * static_cast<double>(clock_.now_ns() - begun_ns);
+        // Keys travel, too: in the body, or as they are.
+        const size_t key_bytes = sends_keys ? content.list().size_bytes() : 0;
+        const size_t bytes = (used == 0 ? source.rows.size() : body.size()) +
+                             ((used & kKeyDifferences) != 0 ? 0 : key_bytes);
+        content.filters->pushes.note(chosen, source.rows.size() + key_bytes, bytes, both_ns);
+    }
+    if (used == 0 || body.size() > wire::kRequestBytesMax) {
+        WEIR_CHECK((wanted & (kKept | kFactors)) == 0);
+        attempt.is_plain = true;
+        if (chosen != 0) counters_.filters.note_plain_push(source.rows.size());
+        return Outcome::kDone;
+    }
+    count_body(content);
+    attempt.values_copy = Block(memory_, body.size());
+    if (!attempt.values_copy) return Outcome::kNoMemory;
+    std::memcpy(attempt.values_copy.data(), body.data(), body.size());
+    counters_.bytes_copied += body.size();
+    attempt.body_bytes = static_cast<uint32_t>(body.size());
+    attempt.codecs = used;
+    return Outcome::kDone;
+}
+
+void Encoder::count_body(const Content& content) {
+    FilterTraffic& traffic = counters_.filters;
+    const BodySizes& sizes = bodies_.sizes();
+    const bool has_keys = sizes.keys != 0;
+    if (content.rank != 0) {
+        const size_t row_bytes = content.right.size() / content.rank;
+        traffic.factors.add(content.count * row_bytes, sizes.rows);
+    }
+    traffic.zeros.add(sizes.rows, sizes.zeros);
+    traffic.integers.add(sizes.zeros, sizes.values());
+    traffic.compress.add(sizes.inner - sizes.keys + (has_keys ? content.list().size_bytes() : 0),
+                         sizes.body);
+}
+
+/// An encoded body goes as values do that were copied.
+Encoder::Outcome Encoder::place_body(Work& work, MemoryHandle& handle) {
+    Attempt& attempt = work.attempt;
+    const std::span<const std::byte> body(attempt.values_copy.data(), attempt.body_bytes);
+    if (body.size() <= work.room && body.size() <= eager_bytes(work.peer)) {
+        work.values = body;
+        return Outcome::kDone;
+    }
+    attempt.has_values_remote = true;
+    return expose(work.peer, body, handle) ? Outcome::kDone : Outcome::kBroken;
+}
+
 Encoder::Outcome Encoder::place_values(Work& work, MemoryHandle& handle) {
     const Content& content = work.content;
     Attempt& attempt = work.attempt;
+    if (attempt.codecs != 0) [[unlikely]]
+        return place_body(work, handle);
     const size_t bytes = content.pushed_bytes();
     switch (choose_values_way(work, handle)) {
         case ValuesWay::kInMessage:
@@ -241,6 +425,7 @@ Encoder::ValuesWay Encoder::choose_out_way(const Work& work, MemoryHandle& handl
     const size_t bytes = content.out_bytes();
     const bool fits = bytes <= message_bytes_max_ - sizeof(wire::FrameHeader);
     if (fits && bytes <= work.peer.copied_bytes_max) return ValuesWay::kInMessage;
+    if (content.is_pull() && work.attempt.codecs != 0) return ValuesWay::kCopiedByAddress;
     const bool has_address = content.order.empty() && !content.widens() && !work.attempt.out_copy;
     if (has_address && expose(work.peer, content.out, handle)) return ValuesWay::kByAddress;
     return fits ? ValuesWay::kInMessage : ValuesWay::kCopiedByAddress;

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "lib/filter/body.h"
 #include "lib/store/memory.h"
 #include "lib/wire/frame.h"
 #include "lib/worker/client_options.h"
@@ -50,8 +52,9 @@ private:
     wire::MemoryHandle out_at_;
     wire::ListEnds ends_;
     uint64_t stamp_ = 0;
+    uint64_t codecs_ = 0;
     size_t count_ = 1;
-    std::array<std::span<const std::byte>, 8> parts_;  ///< the first one is the header
+    std::array<std::span<const std::byte>, 9> parts_;  ///< the first one is the header
 };
 
 /// Decides whether keys and values travel in the message, are read from (or written to) the caller's
@@ -60,12 +63,14 @@ private:
 /// Thread: the client's
 class Encoder {
 public:
-    Encoder(transport::Endpoint& endpoint, Memory& memory, size_t eager_bytes,
-            ClientCounters& counters)
+    Encoder(transport::Endpoint& endpoint, const Clock& clock, Memory& memory,
+            const ClientCoreOptions& options, ClientCounters& counters)
         : endpoint_(endpoint),
+          clock_(clock),
           memory_(memory),
           counters_(counters),
-          eager_bytes_(eager_bytes),
+          eager_bytes_(options.eager_bytes),
+          encoded_bytes_min_(options.encoded_bytes_min),
           message_bytes_max_(endpoint.capabilities().message_bytes_max) {}
 
     enum class Outcome {
@@ -108,6 +113,13 @@ private:
     };
 
     [[nodiscard]] Outcome place_keys(Work& work, wire::MemoryHandle& handle);
+    [[nodiscard]] bool is_to_be_encoded(const Work& work) const noexcept;
+    [[nodiscard]] Outcome encode_body(Work& work);
+    [[nodiscard]] std::span<const std::byte> kept_rows(const Content& content, size_t kept_count);
+    [[nodiscard]] std::span<const std::byte> factors(const Content& content);
+    void list_kept(const Content& content);
+    void count_body(const Content& content);
+    [[nodiscard]] Outcome place_body(Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] Outcome place_values(Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] ValuesWay choose_values_way(const Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] Outcome place_out(Work& work, wire::MemoryHandle& handle);
@@ -118,10 +130,16 @@ private:
                               wire::MemoryHandle& handle);
 
     transport::Endpoint& endpoint_;
+    const Clock& clock_;
     Memory& memory_;
     ClientCounters& counters_;  ///< bytes that go into copies
     size_t eager_bytes_;
+    size_t encoded_bytes_min_;
     uint32_t message_bytes_max_;
+    BodyEncoder bodies_;
+    BodyMemory rows_;              ///< those of a push that are kept, or its factors
+    BodyMemory products_;          ///< of factors
+    std::vector<std::byte> kept_;  ///< of the push that is being encoded
 };
 
 }  // namespace weir

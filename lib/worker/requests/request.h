@@ -22,10 +22,21 @@ struct Attempt {
     bool has_values_remote = false;  ///< push: the shard reads its values from memory
     bool has_out_remote = false;     ///< the shard writes values to memory; else into its reply
     uint32_t send_number = 0;        ///< of an ordered push in its PieceOrder
-    Block keys_copy;                 ///< registered copies of what the caller did not register
-    Block values_copy;               ///< the same, of a push
+    /// Push: the codecs of its body, which is then in `values_copy`, and stays the same however often it is
+    /// sent; 0: none. Pull: those that it takes, so that `out_copy` gets a body.
+    Codecs codecs = 0;
+    bool is_plain = false;    ///< push: a body would be no shorter than its values
+    uint32_t body_bytes = 0;  ///< push: of its body
+    // Of one whose codecs are chosen by the speed of the link.
+    uint64_t sent_ns = 0;  ///< 0: it is not measured
+    uint64_t sent_bytes = 0;
+    uint64_t ahead_bytes = 0;  ///< as LinkSpeed::sent() has returned
+    Block keys_copy;           ///< registered copies of what the caller did not register
+    Block values_copy;         ///< the same, of a push
     Block
         out_copy;  ///< where the shard writes what the caller did not register, or what a scan finds
+
+    [[nodiscard]] bool has_keys_in_body() const noexcept { return (codecs & kKeyDifferences) != 0; }
 
     [[nodiscard]] bool has_keys_known() const noexcept { return (form & wire::kKeysKnown) != 0; }
 

@@ -46,10 +46,12 @@ void Requests::abandon(ClientRequest& request) {
 void Requests::fail_part(ClientRequest& request, Errc why) {
     if (request.is_in_doubt()) abandon_memory(request);
     request.content_ = failed_part(request.content_, why);
+    request.attempt.codecs = 0;
 }
 
 void Requests::become_pull(ClientRequest& request) {
     request.content_ = pull_after(request.content_);
+    request.attempt.codecs = 0;
 }
 
 /// Another request keeps the memory, and the request goes on without it. Without room for one nothing
@@ -75,7 +77,7 @@ bool Requests::is_referenced(std::span<const std::byte> memory) noexcept {
     bool found = false;
     requests_.for_each([&](uint64_t, const ClientRequest& request) {
         const Content& content = request.content();
-        found = found || meets(content.values) || meets(content.out) ||
+        found = found || meets(content.values) || meets(content.right) || meets(content.out) ||
                 meets(std::as_bytes(content.list()));
     });
     return found;

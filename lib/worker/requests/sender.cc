@@ -9,6 +9,7 @@
 
 #include "lib/base/check.h"
 #include "lib/wire/messages.h"
+#include "lib/worker/filters/table_filters.h"
 
 namespace weir {
 
@@ -23,7 +24,7 @@ constexpr uint64_t kBusyPauseNs = kMillisecond;  // before a busy shard gets a r
 
 Sender::Sender(Peers& peers, Requests& requests, Calls& calls, Deadlines& deadlines,
                const KnownTables& tables, transport::Endpoint& endpoint, const Clock& clock,
-               Memory& memory, size_t eager_bytes, ClientCounters& counters)
+               Memory& memory, const ClientCoreOptions& options, ClientCounters& counters)
     : peers_(peers),
       requests_(requests),
       calls_(calls),
@@ -32,7 +33,7 @@ Sender::Sender(Peers& peers, Requests& requests, Calls& calls, Deadlines& deadli
       endpoint_(endpoint),
       clock_(clock),
       counters_(counters),
-      encoder_(endpoint, memory, eager_bytes, counters) {}
+      encoder_(endpoint, clock, memory, options, counters) {}
 
 void Sender::submit(uint64_t id, ClientRequest& request, Call& call) {
     if (gathers_) [[unlikely]]
@@ -332,9 +333,23 @@ bool Sender::set_predecessor(const Content& content, Peer& peer, EncodedFrame& f
 void Sender::sent(ClientRequest& request, Peer& peer) {
     request.enter(ClientRequest::State::kSent);
     const Content& content = request.content();
+    if (content.filters != nullptr && content.filters->is_automatic()) [[unlikely]]
+        measure(request, peer);
     if (content.is_ordered())
         request.attempt.send_number = peer.lane.order(content.table).sent(content.place);
     note_sent(request, peer);
+}
+
+/// Its reply tells how fast the link is. How much a pull brings is known then.
+void Sender::measure(ClientRequest& request, Peer& peer) {
+    Attempt& attempt = request.attempt;
+    const Content& content = request.content();
+    const bool has_body = content.is_push() && attempt.codecs != 0;
+    const bool has_keys = (attempt.form & (wire::kKeysInline | wire::kKeysRemote)) != 0;
+    attempt.sent_bytes = has_body ? attempt.body_bytes : content.pushed_bytes();
+    if (has_keys && !attempt.has_keys_in_body()) attempt.sent_bytes += content.list().size_bytes();
+    attempt.ahead_bytes = peer.link.sent(attempt.sent_bytes);
+    attempt.sent_ns = clock_.now_ns();
 }
 
 void Sender::note_sent(const ClientRequest& request, const Peer& peer) {
@@ -342,9 +357,11 @@ void Sender::note_sent(const ClientRequest& request, const Peer& peer) {
     // Other workers wait for a part of an iteration, and this one may do something else than poll.
     may_wait_ = may_wait_.value_or(true) && peer.flush_is_a_call && !content.is_part;
     const uint8_t form = request.attempt.form;
+    const bool has_body = content.is_push() && request.attempt.codecs != 0;
     if (content.is_push() && (form & wire::kValuesInline) != 0)
-        counters_.bytes_copied += content.pushed_bytes();
-    if ((form & wire::kKeysInline) != 0) counters_.bytes_copied += content.list().size_bytes();
+        counters_.bytes_copied += has_body ? request.attempt.body_bytes : content.pushed_bytes();
+    if ((form & wire::kKeysInline) != 0 && !request.attempt.has_keys_in_body())
+        counters_.bytes_copied += content.list().size_bytes();
 }
 
 /// Pushes have the low half of their time only. If that is not enough for the shard to know the

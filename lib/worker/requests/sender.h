@@ -32,7 +32,7 @@ class Sender {
 public:
     Sender(Peers& peers, Requests& requests, Calls& calls, Deadlines& deadlines,
            const KnownTables& tables, transport::Endpoint& endpoint, const Clock& clock,
-           Memory& memory, size_t eager_bytes, ClientCounters& counters);
+           Memory& memory, const ClientCoreOptions& options, ClientCounters& counters);
 
     /// A new request of `call`. It is sent now, waits in its lane, or ends.
     void submit(uint64_t id, ClientRequest& request, Call& call);
@@ -93,6 +93,7 @@ private:
     [[nodiscard]] bool may_send_to(Peer& peer);
     [[nodiscard]] bool tell_time(const Peer& peer, PieceOrder& order, const Content& content);
     void wait(Peer& peer, uint64_t id);
+    void measure(ClientRequest& request, Peer& peer);
     void note_sent(const ClientRequest& request, const Peer& peer);
 
     Peers& peers_;

@@ -10,7 +10,6 @@
 
 TEST_SUITE("byte_budget") {
     using namespace weir;
-    using namespace weir::filter;
 
     TEST_CASE("a budget is full at first, fills with time, and no further than its burst") {
         ManualClock clock;

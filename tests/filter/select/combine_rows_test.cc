@@ -10,7 +10,6 @@
 
 TEST_SUITE("combine_rows") {
     using namespace weir;
-    using namespace weir::filter;
 
     namespace {
 

@@ -10,7 +10,6 @@
 
 TEST_SUITE("count_sketch") {
     using namespace weir;
-    using namespace weir::filter;
 
     namespace {
 

@@ -10,8 +10,7 @@
 
 TEST_SUITE("held_back") {
     using namespace weir;
-    using namespace weir::filter;
-    using namespace weir::filter::testing;
+    using namespace weir::testing;
 
     namespace {
 
@@ -23,7 +22,7 @@ TEST_SUITE("held_back") {
         MergedRows merged;
         Selection selection;
         held.merge(call.pushed().keys, call.pushed().values, merged);
-        reset_kept(selection.kept, call.keys.size());
+        reset_bits(selection.kept, call.keys.size());
         held.settle(call.pushed().keys, merged.slots, merged.values, selection.kept);
         selection.keep_of(merged.values, held.rows().row_bytes());
         return selection;
@@ -58,10 +57,10 @@ TEST_SUITE("held_back") {
             MergedRows merged;
             Selection selection;
             held.merge(call.pushed().keys, call.pushed().values, merged);
-            reset_kept(selection.kept, call.keys.size());
+            reset_bits(selection.kept, call.keys.size());
             const uint64_t of_ten = random.below(11);
             for (size_t i = 0; i < call.keys.size(); ++i) {
-                if (random.below(10) < of_ten) set_kept(selection.kept, i);
+                if (random.below(10) < of_ten) set_bit(selection.kept, i);
             }
             held.settle(call.pushed().keys, merged.slots, merged.values, selection.kept);
             selection.keep_of(merged.values, held.rows().row_bytes());

@@ -10,7 +10,6 @@
 
 TEST_SUITE("key_slots") {
     using namespace weir;
-    using namespace weir::filter;
 
     namespace {
 

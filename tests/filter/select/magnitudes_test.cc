@@ -13,7 +13,6 @@
 
 TEST_SUITE("magnitudes") {
     using namespace weir;
-    using namespace weir::filter;
 
     namespace {
 

@@ -11,8 +11,7 @@
 
 TEST_SUITE("random_skip") {
     using namespace weir;
-    using namespace weir::filter;
-    using namespace weir::filter::testing;
+    using namespace weir::testing;
 
     namespace {
 

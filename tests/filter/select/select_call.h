@@ -16,7 +16,7 @@
 #include "lib/filter/select/held_back.h"
 #include "lib/filter/select/selector.h"
 
-namespace weir::filter::testing {
+namespace weir::testing {
 
 /// A list of keys and rows of whole numbers, so that sums are exact.
 template <class T>
@@ -78,7 +78,7 @@ void add_selection(Sums<T>& sums, const Call<T>& call, const Selection& selectio
     const auto values = typed<T>(selection.values);
     REQUIRE(values.size() == selection.kept_count * width);
     size_t next = 0;
-    for_each_kept(selection.kept, [&](size_t i) {
+    for_each_bit(selection.kept, [&](size_t i) {
         REQUIRE(i < call.keys.size());
         add_row(sums, call.keys[i], values.data() + next++ * width, width);
     });
@@ -109,4 +109,4 @@ bool same_sums(const Sums<T>& a, const Sums<T>& b) {
     return within(a, b) && within(b, a);
 }
 
-}  // namespace weir::filter::testing
+}  // namespace weir::testing

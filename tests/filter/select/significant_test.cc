@@ -11,8 +11,7 @@
 
 TEST_SUITE("significant") {
     using namespace weir;
-    using namespace weir::filter;
-    using namespace weir::filter::testing;
+    using namespace weir::testing;
 
     namespace {
 
@@ -120,7 +119,7 @@ TEST_SUITE("significant") {
             const auto sent = typed<float>(selection.values);
             REQUIRE(sent.size() == (count + 2) / 3);
             for (uint64_t i = 0; i < count; ++i) {
-                REQUIRE(is_kept(selection.kept, i) == (i % 3 == 0));
+                REQUIRE(has_bit(selection.kept, i) == (i % 3 == 0));
                 REQUIRE((held.find(100 + i) != nullptr) == (i % 3 != 0));
                 if (i % 3 == 0) REQUIRE(sent[i / 3] == values[i]);
             }

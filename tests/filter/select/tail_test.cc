@@ -10,8 +10,7 @@
 
 TEST_SUITE("tail") {
     using namespace weir;
-    using namespace weir::filter;
-    using namespace weir::filter::testing;
+    using namespace weir::testing;
 
     namespace {
 

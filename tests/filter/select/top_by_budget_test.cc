@@ -8,8 +8,7 @@
 
 TEST_SUITE("top_by_budget") {
     using namespace weir;
-    using namespace weir::filter;
-    using namespace weir::filter::testing;
+    using namespace weir::testing;
 
     namespace {
 

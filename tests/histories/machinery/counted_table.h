@@ -137,10 +137,11 @@ public:
         }
     }
 
+    /// Pushes are added, and are the bits of CountedPushes.
+    [[nodiscard]] bool is_plain() const { return !is_by_row_ && !is_narrow_; }
+
 private:
     static constexpr uint64_t kBits = CountedPushes::kPushesMax;
-
-    [[nodiscard]] bool is_plain() const { return !is_by_row_ && !is_narrow_; }
 
     static constexpr uint64_t kBitsOfRows = 50;  // with factors, exact in a double
 

@@ -73,9 +73,11 @@ struct HistoryCounts {
     uint64_t calls_of_two = 0;  ///< tables
     uint64_t rounds = 0;
     uint64_t different_arguments = 0;  ///< parts of iterations that failed by them
-    uint64_t erasures = 0;             ///< calls, and expiries
-    uint64_t narrow_pulls = 0;         ///< of tables of narrow values
-    uint64_t throws = 0;               ///< of a rule, which end the job
+    uint64_t selected = 0;             ///< pushes and parts of which some keys stayed behind
+    uint64_t flushes = 0;
+    uint64_t erasures = 0;      ///< calls, and expiries
+    uint64_t narrow_pulls = 0;  ///< of tables of narrow values
+    uint64_t throws = 0;        ///< of a rule, which end the job
     uint64_t primaries_checked = 0;
 
     // Of histories with backups:

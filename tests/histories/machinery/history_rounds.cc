@@ -39,13 +39,26 @@ void HistoryWorkers::begin_part(uint32_t number) {
     } else if (random_.below(8) != 0) {
         choose_keys(worker, table.schema.layout, kKeys, round);
     }
-    round.bits = rounds_.begin_push(round.iteration, number, round.keys);
+    CallOptions options{round.iteration};
+    const HistoryFilters::Drawn drawn = filters_->draw(true, false);
+    options.filters = drawn.filters;
+    if (drawn.choice) {
+        ++counts_.selected;
+        round.is_selected = true;
+        std::ranges::copy_if(round.keys, std::back_inserter(round.sent_keys),
+                             [&](uint64_t key) { return drawn.choice->travels(key); });
+    }
+    round.bits = rounds_.begin_push(round.iteration, number,
+                                    round.is_selected ? round.sent_keys : round.keys);
     const size_t width = table.schema.width;
     const size_t count = round.keys.size() * width;
     make_room(number, round, count);
-    for (size_t i = 0; i < round.keys.size(); ++i)
-        std::ranges::fill(round.values(count).subspan(i * width, width), round.bits[i]);
-    CallOptions options{round.iteration};
+    size_t next = 0;  // of what travels; the others have what would be noticed
+    for (size_t i = 0; i < round.keys.size(); ++i) {
+        const bool travels = !round.is_selected || drawn.choice->travels(round.keys[i]);
+        std::ranges::fill(round.values(count).subspan(i * width, width),
+                          travels ? round.bits[next++] : ~uint64_t{0} >> 1);
+    }
     if (width > 1) {
         const bool differs = !is_draining_ && !worker.is_leaving &&
                              round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
@@ -71,6 +84,7 @@ void HistoryWorkers::begin_part(uint32_t number) {
     round.before = rounds_.begin_pull();
     std::vector<Operation> operations{operation_of(table, round, count, options)};
     options.arguments = {};
+    options.filters = filters_->draw_lossless().filters;
     operations.push_back(operation_of(table, round.out, count, options));
     operations.back().follows_part = true;
     round.id = cluster_.workers[number]->start(std::move(operations));
@@ -103,12 +117,12 @@ bool HistoryWorkers::end(uint32_t number, Round& round) {
         ++counts_.different_arguments;
     }
     if (!ended && has_thrown_) {
-        if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.bits);
+        if (round.is_push) rounds_.give_up_push(round.iteration, round.pushed_keys(), round.bits);
     } else if (!ended && rounds_.may_fail(round.iteration)) {
         note_failed(number, round);
     } else {
         check(ended, round.is_push ? "a part" : "a pull of an iteration");
-        if (round.is_push) rounds_.end_push(round.keys, round.bits);
+        if (round.is_push) rounds_.end_push(round.pushed_keys(), round.bits);
         if (!round.is_push) end_pull(number, round, round, shown);
         if (round.wants_values && !round.keys.empty()) end_pull(number, round, round.out, shown);
     }
@@ -136,8 +150,9 @@ void HistoryWorkers::end_pull(uint32_t number, Round& round, Transfer& out,
 void HistoryWorkers::note_failed(uint32_t number, Round& round) {
     if (!round.is_push) return;
     ++counts_.failed_parts;
-    workers_[number].failed.push_back(
-        {round.iteration, std::move(round.keys), std::move(round.bits)});
+    workers_[number].failed.push_back({round.iteration,
+                                       std::move(round.is_selected ? round.sent_keys : round.keys),
+                                       std::move(round.bits)});
 }
 
 }  // namespace weir::test

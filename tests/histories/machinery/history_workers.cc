@@ -53,6 +53,7 @@ void HistoryWorkers::start() {
                            aside.below(2) == 0 ? ValueType::kBFloat16 : ValueType::kFloat16);
     }
     endings_random_ = Random(aside());
+    filters_.emplace(aside());
     for (const TableSchema& schema : {dense, sparse, steps, rounds, endings_table()}) {
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
@@ -97,11 +98,11 @@ bool HistoryWorkers::kill(uint32_t number) {
         for (Call* one = &call; one != nullptr; one = one->also.get()) {
             if (!one->is_push) continue;
             CountedTable& counted = counted_[one->table];
-            counted.give_up_push(one->keys, one->values(one->keys.size() * counted.width()));
+            counted.give_up_push(one->pushed_keys(), one->pushed_values(counted.width()));
         }
     }
     for (const Round& round : worker.rounds) {
-        if (round.is_push) rounds_.give_up_push(round.iteration, round.keys, round.bits);
+        if (round.is_push) rounds_.give_up_push(round.iteration, round.pushed_keys(), round.bits);
     }
     for (const FailedPart& part : worker.failed)
         rounds_.give_up_push(part.iteration, part.keys, part.bits);
@@ -132,6 +133,7 @@ void HistoryWorkers::live(uint32_t number) {
         begin(number, worker.calls.emplace_back());
     }
     if (only_pulls_.contains(number) && !is_draining_) return;
+    if (is_draining_ && worker.calls.empty() && flush(number)) return;
     if (random_.below(12 * slowness) == 0 || is_draining_) begin_round(number);
 }
 
@@ -226,14 +228,15 @@ void HistoryWorkers::begin(uint32_t number, Call& call) {
     call.due_ns = clock_of(number).now_ns() + options.deadline_ns;
     const TaskId before = some_call_before(number, call);
     if (before != kNoTask) options.after = std::span(&before, 1);
-    if (call.also == nullptr && !call.wants_values) {
-        const Operation one = operation_of(call, options);
+    call.is_alone = call.also == nullptr && !call.wants_values;
+    if (call.is_alone) {
+        const Operation one = operation_of(number, call, options);
         const size_t count = call.keys.size() * counted_[call.table].width();
         call.id = send(client, tables_[call.table], call, count, one.options);
         return;
     }
-    std::vector<Operation> operations{operation_of(call, options)};
-    if (call.also != nullptr) operations.push_back(operation_of(*call.also, options));
+    std::vector<Operation> operations{operation_of(number, call, options)};
+    if (call.also != nullptr) operations.push_back(operation_of(number, *call.also, options));
     call.id = client.start(std::move(operations));
     if (call.also == nullptr) return;
     call.also->id = call.id;
@@ -271,7 +274,7 @@ void HistoryWorkers::choose_second(uint32_t number, Call& call) {
 }
 
 /// The call begins to count.
-Operation HistoryWorkers::operation_of(Call& call, const CallOptions& options) {
+Operation HistoryWorkers::operation_of(uint32_t number, Call& call, const CallOptions& options) {
     CountedTable& counted = counted_[call.table];
     const size_t count = call.keys.size() * counted.width();
     CallOptions its = options;
@@ -279,9 +282,11 @@ Operation HistoryWorkers::operation_of(Call& call, const CallOptions& options) {
     if (call.is_push) {
         const uint64_t factor = counted.is_by_row() ? 1 + random_.below(3) : 1;
         if (counted.is_by_row()) its.arguments = some_factor(factor);
-        counted.begin_push(call.keys, call.values(count), factor);
+        its.filters = some_filters(number, call, factor);
+        if (!call.is_selected) counted.begin_push(call.keys, call.values(count), factor);
         ++counts_.pushes;
     } else {
+        its.filters = filters_->draw_lossless().filters;
         const ValueType type = tables_[call.table].schema.value_type;
         call.is_narrow = is_narrow(type) && call.keys.size() % 2 == 0;
         if (call.is_narrow) its.out_type = type;
@@ -293,6 +298,74 @@ Operation HistoryWorkers::operation_of(Call& call, const CallOptions& options) {
     operation.out_row_bytes = tables_[call.table].row_bytes;
     ++counts_.push_pulls;
     return operation;
+}
+
+/// Those of a push. If some of its keys stay behind, it is made here, and `sent_keys` are those that travel. What
+/// does not travel is no number that the judge knows, or what it knows to be held.
+const Filters* HistoryWorkers::some_filters(uint32_t number, Call& call, uint64_t factor) {
+    CountedTable& counted = counted_[call.table];
+    const bool is_alone = call.is_alone && call.after == 0;
+    const HistoryFilters::Drawn drawn =
+        filters_->draw(!call.wants_values, counted.is_plain() && is_alone);
+    if (!drawn.choice) return drawn.filters;
+    ++counts_.selected;
+    call.is_selected = true;
+    const size_t width = counted.width();
+    const std::span<uint64_t> values = call.values(call.keys.size() * width);
+    std::ranges::fill(values, kGraveValue);
+    std::vector<uint64_t> issued;
+    for (const uint64_t key : call.keys) {
+        if (drawn.choice->holds || drawn.choice->travels(key)) issued.push_back(key);
+    }
+    std::vector<uint64_t> bits(issued.size() * width);
+    counted.begin_push(issued, bits, factor);
+    HeldBits& held = workers_[number].held[call.table];
+    size_t next = 0;
+    for (size_t i = 0; i < call.keys.size(); ++i) {
+        const uint64_t key = call.keys[i];
+        if (next == issued.size() || issued[next] != key) continue;
+        const auto row = std::span(bits).subspan(next++ * width, width);
+        std::ranges::copy(row, values.begin() + static_cast<ptrdiff_t>(i * width));
+        if (drawn.choice->holds) row[0] |= std::exchange(held[key], 0);
+        if (!drawn.choice->travels(key)) {
+            held[key] = row[0];
+            continue;
+        }
+        if (drawn.choice->holds) std::ranges::fill(row, row[0]);
+        call.sent_keys.push_back(key);
+        call.sent_values.insert(call.sent_values.end(), row.begin(), row.end());
+    }
+    return drawn.filters;
+}
+
+/// All that is held travels. False: nothing is held.
+bool HistoryWorkers::flush(uint32_t number) {
+    Worker& worker = workers_[number];
+    ClientCore& client = *cluster_.workers[number];
+    bool has_flushed = false;
+    std::vector<ClientCore::CallId> calls = client.flush();
+    auto next = calls.begin();
+    for (size_t t = 0; t < kRoundsTable; ++t) {
+        if (client.held_count(tables_[t].schema.id) > 0) FAIL("a flush that holds on");
+        HeldBits held = std::exchange(worker.held[t], {});
+        std::erase_if(held, [](const auto& one) { return one.second == 0; });
+        if (held.empty()) continue;
+        has_flushed = true;
+        REQUIRE(next != calls.end());
+        Call& call = worker.calls.emplace_back();
+        call.table = t;
+        call.is_push = call.is_selected = true;
+        call.id = *next++;
+        call.due_ns = ~uint64_t{0};
+        for (const auto& [key, bits] : held) {
+            call.sent_keys.push_back(key);
+            call.sent_values.insert(call.sent_values.end(), counted_[t].width(), bits);
+        }
+        events_.add("worker {} flushes {} keys of table {}", number, held.size(), t);
+        ++counts_.flushes;
+    }
+    REQUIRE(next == calls.end());
+    return has_flushed;
 }
 
 Operation HistoryWorkers::operation_of(const TableInfo& table, Transfer& transfer, size_t count,
@@ -376,7 +449,8 @@ void HistoryWorkers::check_not_late(uint32_t number, Call& call) {
 void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) {
     Worker& worker = workers_[number];
     CountedTable& counted = counted_[call.table];
-    const auto values = call.values(call.keys.size() * counted.width());
+    const std::span<const uint64_t> keys = call.is_push ? call.pushed_keys() : call.keys;
+    const std::span<const uint64_t> values = call.pushed_values(counted.width());
     if (!ended) worker.failed_calls.insert(call.id);
     if (has_thrown_ && (!ended || call.throws || call.is_dropped))
         return note_end_by_exception(number, call, ended);
@@ -385,17 +459,17 @@ void HistoryWorkers::note_end(uint32_t number, Call& call, const Status& ended) 
     if (!is_given_up && worker.failed_calls.contains(call.after)) {
         REQUIRE_FALSE(ended.has_value());
         REQUIRE(ended.error().text().find("failed: ") != std::string::npos);
-        if (call.is_push) counted.never_sent(call.keys, values);
+        if (call.is_push) counted.never_sent(keys, values);
         return;
     }
     if (is_given_up) ++counts_.given_up;
     if (!is_given_up) check(ended, call.is_push ? "a push" : "a pull");
     if (call.is_push) {
-        if (is_given_up) return counted.give_up_push(call.keys, values);
+        if (is_given_up) return counted.give_up_push(keys, values);
         if (call.wants_values && !call.is_dropped) {
             counted.end_push_pull(call.keys, values, call.out.values(values.size()), call.before);
         } else {
-            counted.end_push(call.keys, values);
+            counted.end_push(keys, values);
         }
         note_acknowledged(call);
     } else if (!is_given_up) {
@@ -445,7 +519,7 @@ void HistoryWorkers::note_end_by_exception(uint32_t number, Call& call, const St
     REQUIRE((ended.code() == Errc::kException || is_late || waited || call.is_dropped));
     if (!call.is_push) return;
     CountedTable& counted = counted_[call.table];
-    counted.give_up_push(call.keys, call.values(call.keys.size() * counted.width()));
+    counted.give_up_push(call.pushed_keys(), call.pushed_values(counted.width()));
 }
 
 bool HistoryWorkers::have_ended_by_exception() {
@@ -527,6 +601,9 @@ bool HistoryWorkers::is_at_rest() const {
         if (!worker.is_ready || worker.is_leaving || !worker.calls.empty() ||
             !worker.rounds.empty() || !worker.endings.empty() || has_rounds_left(number)) {
             return false;
+        }
+        for (const TableInfo& table : tables_) {
+            if (cluster_.workers[number]->held_count(table.schema.id) > 0) return false;
         }
     }
     return true;

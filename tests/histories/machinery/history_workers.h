@@ -21,6 +21,7 @@
 #include "tests/cluster/sim_cluster.h"
 #include "tests/histories/machinery/counted_table.h"
 #include "tests/histories/machinery/ending_rows.h"
+#include "tests/histories/machinery/history_filters.h"
 #include "tests/histories/machinery/history_log.h"
 
 namespace weir::test {
@@ -93,6 +94,18 @@ private:
         std::vector<uint64_t> plain;   ///< values in memory that is not registered
         Block block;                   ///< values in memory that is
         std::vector<uint64_t> before;  ///< of a pull: what was certain when it began
+        bool is_selected = false;      ///< a push: of it travels this, and not what it was given
+        std::vector<uint64_t> sent_keys;
+        std::vector<uint64_t> sent_values;
+
+        [[nodiscard]] std::span<const uint64_t> pushed_keys() const {
+            return is_selected ? sent_keys : keys;
+        }
+
+        [[nodiscard]] std::span<const uint64_t> pushed_values(size_t width) {
+            return is_selected ? std::span<const uint64_t>(sent_values)
+                               : values(keys.size() * width);
+        }
 
         [[nodiscard]] std::span<uint64_t> values(size_t count) {
             if (!plain.empty()) return plain;
@@ -110,6 +123,7 @@ private:
         bool is_dropped = false;       ///< nobody asks how it ended
         bool throws = false;           ///< the rule throws at it
         bool wants_values = false;     ///< a push, which gets them in `out`
+        bool is_alone = false;         ///< nothing else is done by the same call
         bool is_narrow = false;        ///< a pull of values as they are kept
         Transfer out;
         std::unique_ptr<Call> also;  ///< what the same call does in another table
@@ -153,7 +167,8 @@ private:
         std::deque<Call> calls;
         std::deque<Round> rounds;
         std::deque<Ending> endings;
-        std::vector<FailedPart> failed;  ///< shards may not know yet that it has withdrawn them
+        std::map<size_t, HeldBits> held;  ///< by table
+        std::vector<FailedPart> failed;   ///< shards may not know yet that it has withdrawn them
         std::vector<std::vector<uint64_t>> lists;
         std::set<ClientCore::CallId> failed_calls;  ///< what waits for them fails, too
     };
@@ -183,7 +198,9 @@ private:
     void begin(uint32_t number, Call& call);
     void choose(uint32_t number, Call& call);
     void choose_second(uint32_t number, Call& call);
-    [[nodiscard]] Operation operation_of(Call& call, const CallOptions& options);
+    [[nodiscard]] Operation operation_of(uint32_t number, Call& call, const CallOptions& options);
+    [[nodiscard]] const Filters* some_filters(uint32_t number, Call& call, uint64_t factor);
+    [[nodiscard]] bool flush(uint32_t number);
     [[nodiscard]] static Operation operation_of(const TableInfo& table, Transfer& transfer,
                                                 size_t count, const CallOptions& options);
     [[nodiscard]] TaskId some_call_before(uint32_t number, Call& call);
@@ -237,6 +254,7 @@ private:
     std::vector<uint64_t> common_keys_;  ///< of nearly all parts of iterations; none: any keys
     std::vector<CountedTable> counted_;  // the first tables
     CountedRounds rounds_;
+    std::optional<HistoryFilters> filters_;
     Random endings_random_{0};
     std::deque<EndingRows> endings_;  // by worker
     std::deque<Worker> workers_;

@@ -56,6 +56,11 @@ constexpr const char* kLrFooter =
     "were\n"
     "complete or failed, and when another manager led; --json has the same, with the reasons, as\n"
     "events.\n"
+    "--filters: codecs change no bit of the result. auto uses them where they save time: never "
+    "between\n"
+    "processes of one host that share memory. Selectors are for the weights alone, and what they "
+    "hold\n"
+    "back or leave out may keep the training from the optimum, but for significant=0.\n"
     "-: standard input (in a job of one process) or standard output, each for one flag only. If\n"
     "standard output is taken, the summary goes to standard error.\n"
     "SIGINT, SIGTERM: the training ends after this pass on all ranks, and the results so far are\n"
@@ -157,6 +162,7 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->capture_default_str();
     add_labels(*command, run.labels);
     command->add_option("--model", flags->model, "file for the model, one line per feature; or -");
+    add_filters(*command, run.filters, "auto");
     add_json(*command, flags->json);
     command->add_option("--plot", flags->plot,
                         "FILE.svg for objective and filtered features against time; or -");

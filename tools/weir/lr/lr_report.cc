@@ -17,6 +17,7 @@
 #include "lib/base/log.h"
 #include "lib/data/input_file.h"
 #include "lib/data/output_file.h"
+#include "tools/weir/lr/lr_traffic.h"
 #include "tools/weir/lr/metrics_text.h"
 #include "tools/weir/paths.h"
 #include "tools/weir/stop_signals.h"
@@ -67,6 +68,7 @@ nlohmann::json parameters(const LrFlags& flags) {
             {"threads", flags.run.threads},
             {"skip_bad", flags.run.skip_bad},
             {"labels", or_null(flags.run.labels.text())},
+            {"filters", flags.run.filters.text()},
             {"servers", job.servers},
             {"shards", job.shards_per_server},
             {"workers", job.workers},
@@ -116,7 +118,8 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
                         {"test_features_unseen", nullptr},
                         {"passes", r.pass_count},
                         {"seconds", r.seconds},
-                        {"bytes_sent", run.bytes_sent},
+                        {"bytes_sent", run.traffic.server_bytes + run.traffic.worker_bytes},
+                        {"traffic", traffic_json(run.traffic)},
                         {"bytes_copied", run.bytes_copied},
                         {"registered_bytes", run.registered_bytes},
                         {"examples", r.example_count},
@@ -180,8 +183,7 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
         fmt::print(to, "workers         came or went {}; the work was dealt out anew\n",
                    counted(run.restarts.size(), "time"));
     print_filtered(to, r.history);
-    fmt::print(to, "moved           {:.4g} MB sent, {:.4g} MB copied\n",
-               static_cast<double>(run.bytes_sent) / 1e6,
+    fmt::print(to, "moved           {}; {:.4g} MB copied\n", traffic_text(run.traffic),
                static_cast<double>(run.bytes_copied) / 1e6);
     for (const apps::BadLines* const bad : {&run.bad_lines, &run.bad_test_lines}) {
         if (bad->count > 0)
@@ -241,7 +243,8 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
     if (run.result.gap <= kTellingGap)
         note +=
             fmt::format(", the result proven within {} of the optimum", percent(run.result.gap));
-    return apps::plot_descent(points, {plot_title(flags, shape), note}, marks_of(run));
+    return apps::plot_descent(points, {plot_title(flags, shape), note, traffic_text(run.traffic)},
+                              marks_of(run));
 }
 
 Status write_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {

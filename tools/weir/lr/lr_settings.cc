@@ -49,6 +49,7 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
             {"seed", run.solver.seed},
             {"skip_bad", run.skip_bad},
             {"labels", run.labels.text()},
+            {"filters", run.filters.text()},
             {"model", absolute_name(flags.model)},
             {"json", absolute_name(flags.json)},
             {"plot", absolute_name(flags.plot)},
@@ -110,6 +111,8 @@ Status take_training(const Json& from, LrFlags& flags) {
     from.at("kkt").get_to(run.solver.kkt);
     from.at("seed").get_to(run.solver.seed);
     from.at("skip_bad").get_to(run.skip_bad);
+    const std::string filters = from.at("filters");
+    WEIR_ASSIGN(run.filters, Filters::parse(filters));
     const std::string labels = from.at("labels");
     if (labels.empty()) return {};
     WEIR_ASSIGN(run.labels, data::LabelMap::parse(labels));

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// \file
+/// TableFilters: what the calls of a client to one table send: which rows, by its selectors, and in which
+/// codecs.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/base/result.h"
+#include "lib/filter/body.h"
+#include "lib/filter/filters.h"
+#include "lib/filter/select/held_back.h"
+#include "lib/filter/select/selector.h"
+#include "lib/worker/calls/call_rows.h"
+#include "lib/worker/calls/operation.h"
+#include "lib/worker/filters/codec_choice.h"
+#include "lib/worker/filters/filter_traffic.h"
+
+namespace weir {
+
+/// What a call pushes in the place of the caller's keys and values.
+struct SelectedRows final : CallRows {
+    std::vector<std::byte> kept;  ///< a bit for each key; empty: all
+    std::vector<uint64_t> keys;   ///< if more than the caller's are pushed
+    std::unique_ptr<std::byte[]>
+        values;  ///< a row for each key; those that are not kept are any bytes
+
+    void begin() override {}
+
+    void end(bool /*succeeded*/) noexcept override {}
+
+    [[nodiscard]] bool is_referenced(
+        std::span<const std::byte> /*memory*/) const noexcept override {
+        return false;
+    }
+};
+
+/// What is held back in a table: whichever filters its calls name.
+class HeldRows {
+public:
+    /// More is sent at once.
+    static constexpr size_t kBytesMax = size_t{256} << 20;
+
+    HeldRows(const RowKind& rows, std::optional<KeyRange> dense) : rows_(rows), dense_(dense) {}
+
+    [[nodiscard]] const RowKind& rows() const noexcept { return rows_; }
+
+    [[nodiscard]] HeldBack& held() {
+        if (!held_) held_.emplace(rows_, kBytesMax, dense_);
+        return *held_;
+    }
+
+    [[nodiscard]] size_t count() const noexcept { return held_ ? held_->row_count() : 0; }
+
+    /// As a push of all of it.
+    [[nodiscard]] std::shared_ptr<SelectedRows> take_all();
+
+    /// The table is there no more.
+    void drop() noexcept { held_.reset(); }
+
+    /// The next part of an iteration takes all along.
+    bool is_flushed = false;
+
+private:
+    RowKind rows_;
+    std::optional<KeyRange> dense_;
+    std::optional<HeldBack> held_;
+};
+
+/// Thread: the client's
+class TableFilters {
+public:
+    /// Errors: as Filters::make_selector()
+    [[nodiscard]] static Result<std::unique_ptr<TableFilters>> make(const Filters& filters,
+                                                                    HeldRows& held,
+                                                                    const Clock& clock,
+                                                                    uint64_t seed);
+
+    [[nodiscard]] const Filters& filters() const noexcept { return filters_; }
+
+    [[nodiscard]] Codecs codecs() const noexcept { return codecs_; }
+
+    /// Codecs are used where they save time: `pushes` and `pulls` say which.
+    [[nodiscard]] bool is_automatic() const noexcept { return is_automatic_; }
+
+    CodecChoice pushes;
+    CodecChoice pulls;
+
+    /// Has a push be of the rows that are selected: once for each call, before it is cut. Returns whether
+    /// it has other keys now. `traffic`: gets the rows that came and those that are kept.
+    /// Errors: of a selector; nothing has changed
+    [[nodiscard]] Result<bool> select(Operation& push, FilterTraffic& traffic);
+
+private:
+    TableFilters(Filters filters, HeldRows& held, std::unique_ptr<Selector> selector)
+        : filters_(std::move(filters)),
+          codecs_(filters_.codecs()),
+          is_automatic_(filters_.is_automatic()),
+          held_(held),
+          selector_(std::move(selector)) {}
+
+    void take_held_along(Operation& push, SelectedRows& rows);
+
+    Filters filters_;
+    Codecs codecs_;
+    bool is_automatic_;
+    HeldRows& held_;
+    std::unique_ptr<Selector> selector_;  ///< null: none
+    Selection selection_;                 ///< kept for its memory, as what follows
+    MergedRows merged_;
+    std::vector<uint64_t> held_keys_;
+    std::vector<std::byte> held_values_;
+};
+
+}  // namespace weir
