@@ -77,8 +77,13 @@ Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId>
     const Turn turn(*state_);
     if (!turn) return turn.error();
     WEIR_TRY(state_->may_wait());
+    ClientCore& core = state_->core();
+    const uint64_t deadline_ns = access::deadline_ns_of(at_most);
+    // They may hold rows back when they start.
+    if (core.has_filters() && !after.empty())
+        WEIR_TRY(state_->finish(core.wait_for(deadline_ns, after)));
     const Status flushed = flush_held();
-    WEIR_TRY(state_->finish(state_->core().barrier(access::deadline_ns_of(at_most), after)));
+    WEIR_TRY(state_->finish(core.barrier(deadline_ns, after)));
     return flushed;
 }
 

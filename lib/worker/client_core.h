@@ -285,6 +285,9 @@ public:
     /// Pushes what is held back: a call for each table that has no iterations. As Client::flush().
     [[nodiscard]] std::vector<CallId> flush() { return operations_.flush(); }
 
+    /// Whether some table has, or a call has named some.
+    [[nodiscard]] bool has_filters() const noexcept { return !filters_.empty(); }
+
     /// Rows of the table that are held back.
     [[nodiscard]] size_t held_count(uint32_t table) const noexcept {
         return filters_.held_count(table);

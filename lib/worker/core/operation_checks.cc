@@ -168,6 +168,12 @@ Status Operations::check_factors(const Operation& operation) {
                                    table.pushed_row_bytes / size_of(operation.caller_type()),
                                    operation.right.size() / size_of(operation.caller_type())));
     }
+    constexpr size_t kHeadBytes = 64;  // what stands before a row that is multiplied out here
+    if (table.pushed_row_bytes + kHeadBytes > wire::kRequestBytesMax) {
+        return refused(Errc::kInvalidArgument,
+                       fmt::format("is for rows of less than {} bytes; push the product",
+                                   wire::kRequestBytesMax - kHeadBytes));
+    }
     if (operation.right.size() / size_of(operation.caller_type()) <= kFactorProductsMax) return {};
     return refused(
         Errc::kInvalidArgument,

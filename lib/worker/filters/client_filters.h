@@ -20,6 +20,8 @@ public:
     ClientFilters(const Clock& clock, const RuleRegistry& rules, uint64_t seed)
         : clock_(clock), rules_(rules), seed_(seed) {}
 
+    [[nodiscard]] bool empty() const noexcept { return tables_.empty(); }
+
     /// From now on calls that name no filters have these.
     /// Errors: kInvalidArgument, kTypeMismatch: the table cannot have them; nothing has changed
     [[nodiscard]] Status set(const TableInfo& table, const Filters& filters);

@@ -17,8 +17,6 @@ struct FilterBytes {
         before += its_before;
         after += its_after;
     }
-
-    [[nodiscard]] uint64_t saved() const noexcept { return before - after; }
 };
 
 /// A body counts once, however often it is sent.
@@ -51,7 +49,7 @@ struct FilterTraffic {
     }
 };
 
-/// All that a FilterTraffic has of bytes.
+/// Those of pulls, and of pushes of rows.
 inline constexpr std::array<FilterBytes FilterTraffic::*, 8> kFilterBytes = {
     &FilterTraffic::key_cache,       &FilterTraffic::selectors,       &FilterTraffic::zeros,
     &FilterTraffic::integers,        &FilterTraffic::compress,        &FilterTraffic::pulled_zeros,

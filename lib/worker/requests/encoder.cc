@@ -245,9 +245,12 @@ bool Encoder::is_to_be_encoded(const Work& work) const noexcept {
     const Content& content = work.content;
     if (content.count == 0) return false;
     if (content.is_push() && work.attempt.codecs != 0) return true;
+    // A shard may still read what was sent as it is, so that stays where it is.
+    const bool was_plain = work.attempt.is_plain || work.attempt.values_copy;
+    if (content.is_push() && was_plain) return false;
     if (content.kept != nullptr || content.rank != 0) return true;
     const TableFilters& filters = *content.filters;
-    if (filters.codecs() == 0 || work.attempt.is_plain) return false;
+    if (filters.codecs() == 0) return false;
     if (filters.is_automatic() && work.peer.maps_memory) return false;
     if (content.is_push()) return content.pushed_bytes() >= encoded_bytes_min_;
     return content.out_bytes() >= encoded_bytes_min_ &&
