@@ -75,6 +75,7 @@ constexpr FilterKind kFilterKinds[] = {
     {"zeros", "zeros", kZeros},
     {"integers", "integers", kSmallValues},
     {"compress", "compress", kCompressed},
+    {"table-codec", "table-codec", kTablesOwn},
     {"auto", "auto", kZeros | kSmallValues | kCompressed},
 };
 
@@ -331,9 +332,14 @@ Status Filters::check_numbers() const {
             (codecs & its) != 0 || std::ranges::count(filters_, filter.name, &Filter::name) > 1;
         if (is_twice) {
             return filter_error(Errc::kInvalidArgument, filter.name,
-                                "it is there twice (auto is all codecs)");
+                                "it is there twice (auto is zeros, integers and compress)");
         }
         codecs |= its;
+        if (is_automatic() && has_table_codec()) {
+            return filter_error(Errc::kInvalidArgument, "table-codec",
+                                "auto does not use it: name zeros, integers and compress in the "
+                                "place of auto");
+        }
         const bool is_last = i + 1 == filters_.size() || !is_selector(filters_[i + 1]);
         if (filter.own == nullptr && filter.name == "round" && !is_last) {
             return filter_error(Errc::kInvalidArgument, filter.name,

@@ -24,7 +24,8 @@
 /// | zeros() | zeros | leaves out zeros |
 /// | integers() | integers | counts, rounded values and the like in few bits |
 /// | compress() | compress | Snappy; keys as differences |
-/// | automatic() | auto | all three codecs, where they save time |
+/// | table_codec() | table-codec | the codec that the table names (TableOptions::codec) |
+/// | automatic() | auto | zeros, integers and compress, where they save time |
 ///
 /// A codec with which a body would be no shorter is left out of that body.
 
@@ -102,6 +103,8 @@ public:
 
     [[nodiscard]] bool has_selectors() const noexcept;
 
+    [[nodiscard]] bool has_table_codec() const noexcept { return (codecs() & kTablesOwn) != 0; }
+
     /// Those that change no value: the codecs.
     [[nodiscard]] Filters without_selectors() const;
 
@@ -137,6 +140,9 @@ namespace filters {
 [[nodiscard]] Filter zeros();
 [[nodiscard]] Filter integers();
 [[nodiscard]] Filter compress();
+
+/// It comes before integers. For tables that name a codec; auto does not use that.
+[[nodiscard]] Filter table_codec();
 [[nodiscard]] Filter automatic();
 
 /// delta >= 0; 0: all is sent but zeros. Not for rules that take means.

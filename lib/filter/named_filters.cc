@@ -22,6 +22,10 @@ Filter compress() {
     return {"compress"};
 }
 
+Filter table_codec() {
+    return {"table-codec"};
+}
+
 Filter automatic() {
     return {"auto"};
 }

@@ -14,7 +14,9 @@ constexpr uint8_t kNotSaved = 2;   // another one: not in_checkpoints
 constexpr uint8_t kAtRandom = 4;   // another one: stochastic rounding
 constexpr uint8_t kCombined = 8;   // another one: combine follows max_delay
 constexpr uint8_t kErasable = 16;  // another one: erasable
-constexpr uint8_t kKnownFlags = kNotFinite | kNotSaved | kAtRandom | kCombined | kErasable;
+constexpr uint8_t kHasCodec = 32;  // another one: codec and codec_version follow combine
+constexpr uint8_t kKnownFlags =
+    kNotFinite | kNotSaved | kAtRandom | kCombined | kErasable | kHasCodec;
 
 }  // namespace
 
@@ -30,9 +32,11 @@ std::string encode_schema(const TableSchema& schema) {
     const int flags = (schema.allow_not_finite ? kNotFinite : 0) |
                       (schema.in_checkpoints ? 0 : kNotSaved) |
                       (schema.rounding == Rounding::kStochastic ? kAtRandom : 0) |
-                      (schema.combine ? kCombined : 0) | (schema.erasable ? kErasable : 0);
+                      (schema.combine ? kCombined : 0) | (schema.erasable ? kErasable : 0) |
+                      (schema.codec.empty() ? 0 : kHasCodec);
     writer.number(static_cast<uint8_t>(flags)).number(schema.max_delay);
     if (schema.combine) writer.number(*schema.combine);
+    if (!schema.codec.empty()) writer.text(schema.codec).number(schema.codec_version);
     if (schema.rule_hash != 0) writer.number(schema.rule_version).number(schema.rule_hash);
     const std::span<const std::byte> bytes = writer.bytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -70,6 +74,11 @@ std::optional<TableSchema> decode_schema(std::string_view bytes, uint32_t form) 
     if ((flags & kCombined) != 0) {
         schema.combine = reader.number<Combine>();
         if (*schema.combine > Combine::kMean) return std::nullopt;
+    }
+    if ((flags & kHasCodec) != 0) {
+        schema.codec = reader.text(kTextBytesMax);
+        schema.codec_version = reader.number<uint32_t>();
+        if (schema.codec.empty()) return std::nullopt;
     }
     if (!reader.done()) {  // not of a checkpoint from before rules had versions
         schema.rule_version = reader.number<uint32_t>();

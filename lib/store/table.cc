@@ -47,8 +47,10 @@ Result<std::unique_ptr<TableShard>> TableShard::make(const TableSchema& schema,
                                                      KnownLists& lists,
                                                      std::optional<uint64_t> secret_seed) {
     WEIR_ASSIGN(const RuleEntry* rule, check_schema(schema, rules));
+    WEIR_ASSIGN(const ValueCodec* const codec, find_codec(schema, rules));
     std::unique_ptr<TableShard> table(
         new TableShard(schema, owned, *rule, memory, lists, secret_seed));
+    table->codec_ = codec;
     WEIR_TRY(table->make_store(memory, *rule, owned, secret_seed));
     if (schema.max_delay > 0) WEIR_TRY(table->reserve_window(owned));
     return table;

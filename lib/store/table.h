@@ -101,7 +101,7 @@ public:
     /// expect, so that its window cannot fail later; hold() takes more. Other tables take it when
     /// they need it.
     /// `secret_seed` spreads the keys of a sparse table, and is that of what rules draw; none: drawn at random.
-    /// Errors: those of check_schema(); Errc::kNoMemory
+    /// Errors: those of check_schema() and find_codec(); Errc::kNoMemory
     /// Rows are filled by fill_some().
     [[nodiscard]] static Result<std::unique_ptr<TableShard>> make(
         const TableSchema& schema, const PositionSet& owned, const RuleRegistry& rules,
@@ -113,11 +113,11 @@ public:
 
     /// Of an encoded body that a push of so many keys brings, or a pull gets.
     [[nodiscard]] BodyForm pushed_form(uint32_t key_count) const noexcept {
-        return {layout_.pushed_type, layout_.pushed_values, key_count, nullptr};
+        return {layout_.pushed_type, layout_.pushed_values, key_count, codec_};
     }
 
     [[nodiscard]] BodyForm pulled_form(uint32_t key_count) const noexcept {
-        return {layout_.value_type, layout_.width, key_count, nullptr};
+        return {layout_.value_type, layout_.width, key_count, codec_};
     }
 
     /// The number of keys that have a row here.
@@ -476,6 +476,7 @@ private:
     TableSchema schema_;
     const RuleEntry& rule_entry_;
     Memory& memory_;
+    const ValueCodec* codec_ = nullptr;  ///< that it names
     RowLayout layout_;
     Combine combine_;
     InitialRows initial_rows_;

@@ -142,12 +142,38 @@ Result<const RuleEntry*> check_schema(const TableSchema& schema, const RuleRegis
     return find_rule(schema, rules, hash);
 }
 
-Status name_rule(TableSchema& schema, const RuleRegistry& rules) {
+Status name_code(TableSchema& schema, const RuleRegistry& rules) {
     uint64_t hash = 0;
     WEIR_ASSIGN(const RuleEntry* const rule, find_rule(schema, rules, hash));
     schema.rule_version = rule->version;
     schema.rule_hash = hash;
+    schema.codec_version = 0;
+    if (schema.codec.empty()) return {};
+    if (const auto codec = rules.find_codec(schema.codec)) schema.codec_version = (*codec)->version;
+    WEIR_TRY(find_codec(schema, rules));
     return {};
+}
+
+Result<const ValueCodec*> find_codec(const TableSchema& schema, const RuleRegistry& rules) {
+    if (schema.codec.empty()) return nullptr;
+    const Result<const CodecEntry*> found = rules.find_codec(schema.codec);
+    if (!found) return of_table(schema.name, found.error());
+    const CodecEntry& entry = **found;
+    const auto mismatch = [&](std::string_view why) {
+        return Error(Errc::kTypeMismatch,
+                     fmt::format("table '{}': codec '{}' {}", schema.name, schema.codec, why));
+    };
+    if (entry.version != schema.codec_version) {
+        return mismatch(
+            fmt::format("has version {} here, and version {} where the table was made; "
+                        "register the same codec in all processes (`add_rules`, "
+                        "`plugins`)",
+                        entry.version, schema.codec_version));
+    }
+    if (!entry.codec->takes(schema.value_type) &&
+        !entry.codec->takes(computed_type(schema.value_type)))
+        return mismatch(fmt::format("takes no values of type {}", to_string(schema.value_type)));
+    return entry.codec.get();
 }
 
 Error of_table(std::string_view name, const Error& error) {
@@ -197,6 +223,10 @@ Status check_same(const TableSchema& is, const TableSchema& wanted, const RuleRe
     if (is.in_checkpoints != wanted.in_checkpoints)
         return differs("in_checkpoints", is.in_checkpoints, wanted.in_checkpoints);
     if (is.erasable != wanted.erasable) return differs("erasable", is.erasable, wanted.erasable);
+    if (is.codec != wanted.codec) {
+        const auto name = [](const std::string& codec) { return codec.empty() ? "none" : codec; };
+        return differs("codec", name(is.codec), name(wanted.codec));
+    }
     if (is.combine != wanted.combine) {
         const auto name = [](const std::optional<Combine>& combine) {
             return combine ? to_string(*combine) : "that of the rule";

@@ -17,6 +17,7 @@
 namespace weir {
 
 class RuleRegistry;
+class ValueCodec;
 struct RuleEntry;
 
 enum class Layout : uint8_t { kDense = 0, kSparse = 1 };
@@ -45,6 +46,8 @@ struct TableSchema {
     bool in_checkpoints = true;  ///< false: a job that goes on from one begins with an empty table
     std::optional<Combine> combine{};  ///< the parts of an iteration; none: as the rule says
     bool erasable = false;             ///< sparse: rows have stamps, and may be erased
+    std::string codec{};         ///< of values that travel, by name; empty: the table has none
+    uint32_t codec_version = 0;  ///< where the table was made; CodecEntry::version
 
     /// How many iterations are open at a time.
     [[nodiscard]] uint32_t window() const noexcept { return max_delay + 1; }
@@ -59,9 +62,17 @@ struct TableSchema {
 [[nodiscard]] Result<const RuleEntry*> check_schema(const TableSchema& schema,
                                                     const RuleRegistry& rules);
 
-/// Says in the schema of a new table which rule it has: that of this process, with version and hash.
-/// Errors: as check_schema()
-[[nodiscard]] Status name_rule(TableSchema& schema, const RuleRegistry& rules);
+/// Says in the schema of a new table which rule and codec it has: those of this process, with version and
+/// hash.
+/// Errors: as check_schema() and find_codec()
+[[nodiscard]] Status name_code(TableSchema& schema, const RuleRegistry& rules);
+
+/// The codec that a table names; null if it names none. check_schema() does not ask for it: who only pushes
+/// and pulls values as they are needs none.
+/// Errors: Errc::kNotFound; Errc::kTypeMismatch if it takes no values of the table, or has another version than
+///         where the table was made
+[[nodiscard]] Result<const ValueCodec*> find_codec(const TableSchema& schema,
+                                                   const RuleRegistry& rules);
 
 /// The error with the name of the table before it, unless it has that.
 [[nodiscard]] Error of_table(std::string_view name, const Error& error);

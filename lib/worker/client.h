@@ -252,6 +252,9 @@ struct TableOptions {
     /// values are of 8 bytes): when it was last pushed, as PushOptions::stamp says. The servers use the
     /// memory of erased rows again.
     bool erasable = false;
+    /// A codec for values that travel, by the name with which the program has registered it
+    /// (RuleRegistry::register_codec) or a plugin has: used by calls whose filters have weir::filters::table_codec().
+    std::string codec{};
     /// What this worker's pushes and pulls of the table go through: selectors, which hold rows back or change
     /// their values, and lossless codecs. Each worker has its own; Table::set_filters() changes them.
     Filters filters{};

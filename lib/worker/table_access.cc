@@ -175,6 +175,7 @@ Result<std::shared_ptr<const TableInfo>> make_table(ClientState& state, std::str
     wanted.in_checkpoints = options.in_checkpoints;
     wanted.combine = options.combine;
     wanted.erasable = options.erasable;
+    wanted.codec = options.codec;
     WEIR_TRY(learn_rule(state, wanted.rule));
     if (const auto rule = state.core().rules().find(wanted.rule)) {
         if (wanted.combine == (*rule)->combine) wanted.combine.reset();

@@ -3,7 +3,7 @@
 /// Histories of clusters whose connections break and are made anew: small and large pushes of
 /// ranges, lists and known lists, many at a time, parts of iterations, and pulls between them. Each
 /// pushes random words to its keys, so that the sums say whether every push took effect exactly
-/// once.
+/// once. Most go through filters, which leave out some of their keys.
 
 #include <memory>
 #include <set>
@@ -12,6 +12,8 @@
 
 #include "lib/base/random.h"
 #include "tests/cluster/sim_cluster.h"
+#include "tests/filter/shorn_codec.h"
+#include "tests/histories/machinery/history_filters.h"
 #include "tests/seed.h"
 #include "transport/fault/fault.h"
 
@@ -36,11 +38,13 @@ public:
         options.maps_memory = random_.below(2) == 0;
         options.delay_ns_max = kMicrosecond * (2 + random_.below(50));
         cluster_ = std::make_unique<SimCluster>(random_(), shape, options);
+        REQUIRE(cluster_->rules.register_codec(ShornCodec::kName, std::make_shared<ShornCodec>()));
         REQUIRE(cluster_->start());
-        for (const TableSchema& schema :
+        for (TableSchema schema :
              {table_of(Layout::kDense, "dense", kSumKeys, ValueType::kUInt64),
               table_of(Layout::kSparse, "sparse", kSumKeys, ValueType::kUInt64),
               table_of(Layout::kDense, "parts", kSumKeys, ValueType::kUInt64)}) {
+            schema.codec = ShornCodec::kName;
             auto made = cluster_->make_table(0, schema);
             REQUIRE(made.has_value());
             tables_.push_back(*made);
@@ -133,11 +137,12 @@ private:
         return {chosen.begin(), chosen.end()};
     }
 
-    void fill(Call& call, std::vector<uint64_t>& sums) {
+    /// `choice`: of a filter; nothing: all keys travel.
+    void fill(Call& call, std::vector<uint64_t>& sums, std::optional<KeyChoice> choice = {}) {
         call.values.resize(call.keys.size());
         for (size_t i = 0; i < call.keys.size(); ++i) {
             call.values[i] = random_();
-            sums[call.keys[i]] += call.values[i];
+            if (!choice || choice->travels(call.keys[i])) sums[call.keys[i]] += call.values[i];
         }
     }
 
@@ -158,14 +163,19 @@ private:
         }
         if (random_.below(5) == 0) {
             call.values.resize(call.keys.size());
+            CallOptions options;
+            options.filters = filters_.draw_lossless().filters;
             call.id = client.pull(tables_[table], call.keys,
-                                  std::as_writable_bytes(std::span(call.values)), {});
+                                  std::as_writable_bytes(std::span(call.values)), options);
             return;
         }
-        fill(call, sums_[table]);
+        const bool is_with_others = random_.below(3) == 0;
+        const HistoryFilters::Drawn drawn =
+            is_with_others ? HistoryFilters::Drawn() : filters_.draw(true, false);
+        fill(call, sums_[table], drawn.choice);
         const auto values = std::as_bytes(std::span(call.values));
         const KeyRange range{call.keys.front(), call.keys.back() + 1};
-        if (random_.below(3) == 0) {
+        if (is_with_others) {
             std::vector<Operation> operations{push_of(table, call)};
             if (is_range) operations[0].by_range = true;
             operations[0].range = range;
@@ -179,8 +189,10 @@ private:
             call.id = client.start(std::move(operations));
             return;
         }
-        call.id = is_range ? client.push(tables_[table], range, values, {})
-                           : client.push(tables_[table], call.keys, values, {});
+        CallOptions options;
+        options.filters = drawn.filters;
+        call.id = is_range ? client.push(tables_[table], range, values, options)
+                           : client.push(tables_[table], call.keys, values, options);
     }
 
     Operation push_of(size_t table, Call& call) {
@@ -199,14 +211,17 @@ private:
     void begin_part(uint32_t worker, std::deque<Call>& under_way, uint64_t iteration) {
         Call& call = under_way.emplace_back();
         call.keys = some_keys(1 + random_.below(100));
-        fill(call, sums_[2]);
+        const HistoryFilters::Drawn drawn = filters_.draw(true, false);
+        fill(call, sums_[2], drawn.choice);
         CallOptions options;
         options.iteration = iteration;
+        options.filters = drawn.filters;
         call.id = cluster_->workers[worker]->push(tables_[2], call.keys,
                                                   std::as_bytes(std::span(call.values)), options);
     }
 
     Random random_;
+    HistoryFilters filters_{random_()};
     std::shared_ptr<transport::Faults> faults_ = std::make_shared<transport::Faults>(random_());
     std::unique_ptr<SimCluster> cluster_;
     size_t joined_ = 0;

@@ -2,11 +2,17 @@
 /// \file
 /// What a trainer sees of filters: when what was held back is pushed, and what is counted.
 
+#include <cstring>
 #include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "lib/rules.h"
+#include "tests/filter/shorn_codec.h"
 #include "tests/job/small_job.h"
 
 namespace weir::test {
@@ -34,6 +40,37 @@ struct Holding {
     Client client = std::move(job->make_client(0)).value();
     std::unique_ptr<Table<float>> table;
 };
+
+const Filters kTableCodec{filters::table_codec()};
+
+/// What a program's codec does with values that its trial did not have.
+class BrokenCodec final : public ShornCodec {
+public:
+    static constexpr float kRefused = 512;  ///< a body of these is
+    static constexpr float kThrows = 1024;  ///< one of these ends a server
+
+    [[nodiscard]] Status decode(ValueType type, std::span<const std::byte> body,
+                                std::span<std::byte> values) const override {
+        WEIR_TRY(ShornCodec::decode(type, body, values));
+        if (values.size() < sizeof(float)) return {};
+        float first = 0;
+        std::memcpy(&first, values.data(), sizeof first);
+        if (first == kThrows) throw std::runtime_error("two of these");
+        if (first == kRefused) return Error(Errc::kProtocol, "one of these");
+        return {};
+    }
+};
+
+JobOptions with_broken_codec() {
+    JobOptions options;
+    options.servers = 1;
+    options.shards_per_server = 1;
+    options.workers = 1;
+    options.add_rules = [](RuleRegistry& rules) {
+        REQUIRE(rules.register_codec("broken", std::make_shared<BrokenCodec>()));
+    };
+    return options;
+}
 
 }  // namespace
 
@@ -65,6 +102,74 @@ TEST_SUITE("filters") {
         REQUIRE(first.wait());
         REQUIRE(second.wait());
         REQUIRE(of.client.leave());
+    }
+
+    TEST_CASE("the codec of a table is used where filters name it, by pushes and pulls") {
+        JobOptions options;
+        options.servers = 2;
+        options.shards_per_server = 1;
+        options.workers = 1;
+        options.add_rules = [](RuleRegistry& rules) {
+            REQUIRE(rules.register_codec(ShornCodec::kName, std::make_shared<ShornCodec>(), 2));
+        };
+        const auto job = start_job(options);
+        Client client = std::move(job->make_client(0)).value();
+        auto table = client.create_table<float>(
+            "shorn", {.width = 4, .codec = ShornCodec::kName, .filters = kTableCodec});
+        REQUIRE_MESSAGE(table, table.error().text());
+        std::vector<uint64_t> keys(1000);
+        for (size_t i = 0; i < keys.size(); ++i)
+            keys[i] = 3 * i;
+        std::vector<float> values(4 * keys.size());
+        for (size_t i = 0; i < values.size(); ++i)
+            values[i] = static_cast<float>(i % 100);
+        std::vector<float> pulled(values.size());
+        REQUIRE(table->push(keys, values).wait());
+        REQUIRE(table->pull(keys, pulled).wait());
+        CHECK(pulled == values);
+        const ClientStats stats = client.stats().value();
+        CHECK(stats.filters.integers.before == sizeof(float) * values.size());
+        CHECK(stats.filters.integers.after < stats.filters.integers.before * 3 / 4);
+        CHECK(stats.filters.pulled_integers.after < stats.filters.pulled_integers.before * 3 / 4);
+        CHECK(client.create_table<float>("shorn", {.width = 4}).code() == Errc::kAlreadyExists);
+        const auto plain = client.create_table<float>("plain", {.filters = kTableCodec});
+        CHECK(plain.error().text() ==
+              "table 'plain': filter 'table-codec': the table names no codec "
+              "(TableOptions::codec)");
+        const auto unknown = client.create_table<float>("unknown", {.codec = "nobody's"});
+        CHECK(unknown.code() == Errc::kNotFound);
+        CHECK(unknown.error().text().find("register it") != std::string::npos);
+        REQUIRE(client.leave());
+    }
+
+    TEST_CASE("a body that the codec of a table refuses ends its call, not the server") {
+        const auto job = start_job(with_broken_codec());
+        Client client = std::move(job->make_client(0)).value();
+        auto table = client.create_table<float>("t", {.codec = "broken", .filters = kTableCodec});
+        REQUIRE(table.has_value());
+        std::vector<uint64_t> keys(100);
+        for (size_t i = 0; i < keys.size(); ++i)
+            keys[i] = i;
+        const std::vector<float> refused(keys.size(), BrokenCodec::kRefused);
+        const std::vector<float> ones(keys.size(), 1);
+        const Status pushed = table->push(keys, refused).wait();
+        MESSAGE((pushed ? "it has succeeded" : pushed.error().message()));
+        CHECK_FALSE(pushed);
+    }
+
+    TEST_CASE("a codec that throws at a server ends the job with its name") {
+        const auto job = start_job(with_broken_codec());
+        Client client = std::move(job->make_client(0)).value();
+        auto table = client.create_table<float>("t", {.codec = "broken", .filters = kTableCodec});
+        REQUIRE(table.has_value());
+        std::vector<uint64_t> keys(100);
+        for (size_t i = 0; i < keys.size(); ++i)
+            keys[i] = i;
+        const std::vector<float> throwing(keys.size(), BrokenCodec::kThrows);
+        const Status pushed = table->push(keys, throwing).wait();
+        CHECK(pushed.code() == Errc::kException);
+        CHECK(pushed.error().text().find("codec 'broken' threw as it decoded: two of these") !=
+              std::string::npos);
     }
 
     TEST_CASE("filters that a table cannot have are an error when it is made") {

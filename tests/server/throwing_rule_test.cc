@@ -373,7 +373,7 @@ TEST_SUITE("throwing rules") {
         job.run();
         CHECK(job.made() == Errc::kException);
         schema.width = 5;
-        REQUIRE(name_rule(schema, job.cluster.rules));
+        REQUIRE(name_code(schema, job.cluster.rules));
         job.make_table(1, schema);
     }
 

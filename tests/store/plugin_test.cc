@@ -87,6 +87,30 @@ TEST_SUITE("plugin") {
         }
     }
 
+    TEST_CASE("a plugin brings its codec") {
+        RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const Result<Plugin> plugin = load_plugin(path_of("codec"), rules);
+        REQUIRE_MESSAGE(plugin, (plugin ? "" : plugin.error().message()));
+        CHECK(plugin->rules.empty());
+        CHECK(plugin->codecs == std::vector<std::string>{"cut"});
+        const Result<const CodecEntry*> found = rules.find_codec("cut");
+        REQUIRE(found);
+        CHECK((*found)->version == 5);
+        const ValueCodec& codec = *(*found)->codec;
+        CHECK(codec.takes(ValueType::kFloat64));
+        CHECK_FALSE(codec.takes(ValueType::kInt32));
+        CHECK_FALSE(codec.takes(ValueType::kBFloat16));
+        std::vector<std::byte> values(16), body(16), back(16, std::byte{7});
+        values[5] = std::byte{1};
+        CHECK(codec.encode(ValueType::kFloat32, values, body) == 6U);
+        CHECK(codec.decode(ValueType::kFloat32, std::span(body).first(6), back));
+        CHECK(back == values);
+        CHECK(codec.decode(ValueType::kFloat32, body, std::span(back).first(8)).code() ==
+              Errc::kProtocol);
+        values[15] = std::byte{1};
+        CHECK_FALSE(codec.encode(ValueType::kFloat32, values, body));
+    }
+
     TEST_CASE("what is wrong with a file is named, with the file and what to do") {
         PluginFolder folder;
         const auto names = [](const std::string& file, std::string_view why) {
@@ -111,10 +135,12 @@ TEST_SUITE("plugin") {
         CHECK(names(path_of("refuses_silently"),
                     "it refuses to be loaded: weir_plugin_v1() returned 3"));
         CHECK(names(path_of("throws"), "weir_plugin_v1() threw: no licence"));
-        CHECK(names(path_of("no_rules"), "it registers no rule"));
+        CHECK(names(path_of("no_rules"), "it registers no rule and no codec"));
         CHECK(names(path_of("null_rule"), "its rule is NULL"));
         CHECK(names(path_of("bad_rule"), "its rule 'times' has no function `update`"));
         CHECK(names(path_of("rule_throws"), "a function of its rule threw: no state today"));
+        CHECK(names(path_of("bad_codec"),
+                    "its codec 'cut' has no function `encode`, or none for `decode`"));
         CHECK(names(path_of("taken"), "update rule 'adam' is registered already"));
     }
 

@@ -29,6 +29,11 @@ public:
     Tail(Tail&& other) noexcept
         : first_kept_(other.first_kept_), sketch_(std::move(other.sketch_)) {}
 
+    Tail(const Tail&) = delete;
+    Tail& operator=(const Tail&) = delete;
+    Tail& operator=(Tail&&) = delete;
+    ~Tail() override = default;
+
     [[nodiscard]] Status check(const RowKind& rows) const override;
 
     [[nodiscard]] bool holds_back() const noexcept override { return false; }

@@ -22,6 +22,7 @@
 #include "lib/base/fnv.h"
 #include "lib/base/printable.h"
 #include "lib/base/printable_line.h"
+#include "lib/store/plugins/plugin_codec.h"
 #include "lib/store/plugins/plugin_rule.h"
 #include "lib/store/rules/rule_threw.h"
 
@@ -40,7 +41,7 @@ Error unread_plugin(std::string_view path, std::string_view what, int error) {
 
 /// What dlerror() says.
 std::string loader_text() {
-    const char* const text = ::dlerror();
+    const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc has one by thread
     return text == nullptr ? "the loader says nothing" : printable_line(text);
 }
 
@@ -110,7 +111,8 @@ struct PluginLoading {
     RuleRegistry& rules;
     std::shared_ptr<void> object;
     std::vector<std::string> names = {};
-    std::string facts = {};           ///< of all its rules
+    std::vector<std::string> codecs = {};
+    std::string facts = {};           ///< of all of them
     std::optional<Error> wrong = {};  ///< the first thing that is
     std::string why = {};             ///< as it says itself
 
@@ -118,12 +120,22 @@ struct PluginLoading {
         return *static_cast<PluginLoading*>(weir->loading);
     }
 
-    int add(const weir_rule* rule) {
-        const Status added = rule == nullptr
-                                 ? Status(Error(Errc::kInvalidArgument, "its rule is NULL"))
-                                 : add(*rule);
-        if (!added && !wrong) wrong = added.error();
-        return added ? 0 : 1;
+    /// `what`: it is, for messages.
+    template <class Struct>
+    int add(const Struct* one, std::string_view what) {
+        try {
+            const Status added =
+                one == nullptr
+                    ? Status(Error(Errc::kInvalidArgument, fmt::format("its {} is NULL", what)))
+                    : add(*one);
+            if (!added && !wrong) wrong = added.error();
+            return added ? 0 : 1;
+        } catch (...) {
+            if (!wrong)
+                wrong = Error(Errc::kInvalidArgument, fmt::format("a function of its {} threw: {}",
+                                                                  what, text_of_exception()));
+            return 1;
+        }
     }
 
     Status add(const weir_rule& rule) {
@@ -133,18 +145,22 @@ struct PluginLoading {
         facts += entry.facts() + "\n";
         return {};
     }
+
+    Status add(const weir_codec& codec) {
+        WEIR_ASSIGN(const CodecEntry entry, make_plugin_codec(codec, object));
+        WEIR_TRY(rules.add(entry));
+        codecs.push_back(entry.name);
+        facts += entry.facts() + "\n";
+        return {};
+    }
 };
 
 int add_rule_of_plugin(const weir_registrar* weir, const weir_rule* rule) {
-    PluginLoading& loading = PluginLoading::of(weir);
-    try {
-        return loading.add(rule);
-    } catch (...) {
-        if (!loading.wrong)
-            loading.wrong = Error(Errc::kInvalidArgument,
-                                  "a function of its rule threw: " + text_of_exception());
-        return 1;
-    }
+    return PluginLoading::of(weir).add(rule, "rule");
+}
+
+int add_codec_of_plugin(const weir_registrar* weir, const weir_codec* codec) {
+    return PluginLoading::of(weir).add(codec, "codec");
 }
 
 void say_of_plugin(const weir_registrar* weir, const char* why) {
@@ -162,7 +178,8 @@ Status register_rules(void* entry, PluginLoading& loading) {
                               .zero = 0,
                               .loading = &loading,
                               .add_rule = &add_rule_of_plugin,
-                              .say = &say_of_plugin};
+                              .say = &say_of_plugin,
+                              .add_codec = &add_codec_of_plugin};
     int refuses = 0;
     try {
         refuses = enter(&weir);
@@ -177,7 +194,8 @@ Status register_rules(void* entry, PluginLoading& loading) {
                         loading.why.empty() ? fmt::format("weir_plugin_v1() returned {}", refuses)
                                             : loading.why));
     }
-    if (loading.names.empty()) return Error(Errc::kInvalidArgument, "it registers no rule");
+    if (loading.names.empty() && loading.codecs.empty())
+        return Error(Errc::kInvalidArgument, "it registers no rule and no codec");
     return {};
 }
 
@@ -185,7 +203,7 @@ Status register_rules(void* entry, PluginLoading& loading) {
 
 Result<Plugin> load_plugin(const std::string& path, RuleRegistry& rules) {
     WEIR_ASSIGN(const std::string whole, whole_path(path));
-    Plugin plugin{.path = whole, .is = {.name = name_of(path)}, .rules = {}};
+    Plugin plugin{.path = whole, .is = {.name = name_of(path)}, .rules = {}, .codecs = {}};
     if (!is_printable_name(plugin.is.name) || plugin.is.name.size() > PluginId::kNameBytesMax)
         return refused_plugin(printable_line(path),
                               fmt::format("the name of the file must have 1 to {} bytes, and no "
@@ -202,6 +220,7 @@ Result<Plugin> load_plugin(const std::string& path, RuleRegistry& rules) {
     if (const Status registered = register_rules(enter, loading); !registered)
         return refused_plugin(path, registered.error().text());
     plugin.rules = std::move(loading.names);
+    plugin.codecs = std::move(loading.codecs);
     plugin.is.rules = fnv1a(loading.facts);
     return plugin;
 }
@@ -211,7 +230,7 @@ Result<std::vector<Plugin>> load_plugins(std::span<const std::string> paths, Rul
         return Error(
             Errc::kInvalidArgument,
             fmt::format("{} plugins are more than the {} that a process loads; put several "
-                        "rules into one",
+                        "rules and codecs into one",
                         paths.size(), PluginList::kCountMax));
     }
     std::vector<Plugin> plugins;

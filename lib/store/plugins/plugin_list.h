@@ -18,7 +18,7 @@ struct PluginId {
     static constexpr size_t kNameBytesMax = 96;
     std::string name;      ///< of the file, without its folder
     uint64_t content = 0;  ///< a hash of its bytes
-    uint64_t rules = 0;    ///< a hash of what can be compared of its rules
+    uint64_t rules = 0;    ///< a hash of what can be compared of its rules and codecs
     friend bool operator==(const PluginId&, const PluginId&) = default;
 };
 

@@ -11,7 +11,7 @@
 
 #include <fmt/core.h>
 
-#include "lib/base/printable.h"
+#include "lib/store/plugins/plugin_struct.h"
 #include "lib/store/rules/rule_threw.h"
 #include "lib/store/table_schema.h"
 
@@ -34,8 +34,6 @@ static_assert(WEIR_NUMBERS_MAX == RuleParameters{}.value.size() &&
 static_assert(WEIR_STATE_BYTES_MAX == TableSchema::kStateBytesMax);
 static_assert(uint64_t{WEIR_PUSHED_VALUES_MAX} * TableSchema::kWidthMax <= ~uint32_t{0});
 
-/// Of weir_rule::size: whatever is larger is no size.
-constexpr size_t kStructBytesMax = 4096;
 constexpr uint32_t kFlags = WEIR_WANTS_KEYS | WEIR_BEGINS_AT_ZERO | WEIR_ROUNDS_AT_RANDOM;
 constexpr size_t kErrorBytesMax = 256;
 
@@ -174,33 +172,6 @@ Error refused_rule(std::string_view rule, std::string_view why) {
             fmt::format("its rule{} {}", rule.empty() ? "" : fmt::format(" '{}'", rule), why)};
 }
 
-Status check_size(const weir_rule& rule) {
-    if (rule.size < sizeof rule) {
-        return refused_rule("",
-                            fmt::format("has a struct weir_rule of {} bytes, and {} are needed: "
-                                        "set its `size` to sizeof(struct weir_rule)",
-                                        rule.size, sizeof rule));
-    }
-    if (rule.size > kStructBytesMax)
-        return refused_rule("", fmt::format("has a struct weir_rule of {} bytes: set its `size` to "
-                                            "sizeof(struct weir_rule)",
-                                            rule.size));
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&rule);
-    const bool is_known = std::all_of(bytes + sizeof rule, bytes + rule.size,
-                                      [](std::byte byte) { return byte == std::byte{0}; });
-    if (is_known) return {};
-    return refused_rule("",
-                        "sets fields that this version of Weir does not know: build the plugin "
-                        "with the weir_plugin.h of this version, or use a newer Weir");
-}
-
-/// nullptr: none, or too long, or not to be shown.
-const char* name_or_null(const char* name) {
-    if (name == nullptr || ::strnlen(name, WEIR_NAME_BYTES_MAX + 1) > WEIR_NAME_BYTES_MAX)
-        return nullptr;
-    return is_printable_name(name) ? name : nullptr;
-}
-
 Status check_number_names(std::string_view rule, std::string_view what, const auto* numbers,
                           size_t count) {
     if (count > WEIR_NUMBERS_MAX || (count > 0 && numbers == nullptr))
@@ -294,7 +265,8 @@ std::shared_ptr<PluginRule> copy_of(const weir_rule& rule, std::shared_ptr<void>
 }  // namespace
 
 Result<RuleEntry> make_plugin_rule(const weir_rule& rule, std::shared_ptr<void> object) {
-    WEIR_TRY(check_size(rule));
+    if (const Status known = check_struct(rule, "weir_rule"); !known)
+        return refused_rule("", known.error().text());
     if (name_or_null(rule.name) == nullptr)
         return refused_rule("", fmt::format("has no name: one of 1 to {} bytes, without control "
                                             "characters",

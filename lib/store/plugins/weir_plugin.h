@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What a plugin and Weir know of each other, in C: a plugin is a shared object with update rules, which
-/// servers load by their path. It needs this header alone, is written in C99 or later, or in any language
+/// What a plugin and Weir know of each other, in C: a plugin is a shared object with update rules and codecs,
+/// which processes load by its path. It needs this header alone, is written in C99 or later, or in any language
 /// that makes C functions, and exports one function:
 /// ```c
 /// #include <weir/weir_plugin.h>
@@ -39,6 +39,8 @@
 extern "C" {
 #endif
 
+// NOLINTBEGIN(readability-identifier-naming,modernize-use-nullptr): C
+
 /** The number in the name of weir_plugin_v1. */
 #define WEIR_PLUGIN_ABI 1
 
@@ -51,13 +53,18 @@ enum weir_type {
     WEIR_INT32 = 2,
     WEIR_INT64 = 3,
     WEIR_UINT32 = 4,
-    WEIR_UINT64 = 5
+    WEIR_UINT64 = 5,
+    WEIR_BFLOAT16 = 6, /**< of values that a codec gets; rules get floats */
+    WEIR_FLOAT16 = 7   /**< the same */
 };
 
-/** For weir_rule::types. */
+/** For weir_rule::types and weir_codec::types. */
 #define WEIR_TYPE(type) (UINT32_C(1) << (type))
 #define WEIR_TYPES_FLOATING (WEIR_TYPE(WEIR_FLOAT32) | WEIR_TYPE(WEIR_FLOAT64))
+/** Of a rule. */
 #define WEIR_TYPES_ALL UINT32_C(0x3f)
+/** Of a codec. */
+#define WEIR_TYPES_OF_CODECS UINT32_C(0xff)
 
 /** How the pushes of several workers to an iteration are combined before the rule sees them. */
 enum weir_combine {
@@ -156,6 +163,25 @@ struct weir_rule {
     int (*update)(struct weir_rows* rows, void* user);
 };
 
+/** A lossless codec for values that travel, which tables name. Functions get `user` as it is here; they run in
+    threads of workers and servers, several at once, touch nothing but their arguments, and give back control
+    soon. No exception may leave them. The name is copied by add_codec(). */
+struct weir_codec {
+    size_t size;      /**< sizeof(struct weir_codec); all else that is not set is 0 */
+    const char* name; /**< by which tables ask for it */
+    uint32_t version; /**< the author's: raised with each change of what bodies are */
+    uint32_t types;   /**< WEIR_TYPE() of each that it takes */
+    void* user;
+    /** Encodes values into `body`, which has room for as many bytes as they are, and returns how many it has
+        used. More than that: the values travel as they are. */
+    size_t (*encode)(uint32_t value_type, const void* values, size_t value_count, void* body,
+                     void* user);
+    /** Fills all values from a body that somebody sent: trust no byte of it. Not 0: it is no body of so many
+        values. */
+    int (*decode)(uint32_t value_type, const void* body, size_t body_bytes, void* values,
+                  size_t value_count, void* user);
+};
+
 /** What Weir gives to weir_plugin_v1. */
 struct weir_registrar {
     size_t size;  /**< of this struct, as Weir knows it */
@@ -166,6 +192,8 @@ struct weir_registrar {
     int (*add_rule)(const struct weir_registrar* weir, const struct weir_rule* rule);
     /** For a plugin that returns an error: why. */
     void (*say)(const struct weir_registrar* weir, const char* why);
+    /** As add_rule(). A Weir from before codecs has a `size` that ends before this. */
+    int (*add_codec)(const struct weir_registrar* weir, const struct weir_codec* codec);
 };
 
 /** What a plugin exports. Not 0: it is refused. It may be called several times in a process. */
@@ -182,6 +210,8 @@ static inline void* weir_state(const struct weir_rows* rows, size_t row) {
 static inline const void* weir_pushed(const struct weir_rows* rows, size_t row) {
     return (const char*)rows->pushed + row * rows->pushed_stride_bytes;
 }
+
+// NOLINTEND(readability-identifier-naming,modernize-use-nullptr)
 
 #ifdef __cplusplus
 }

@@ -207,4 +207,34 @@ Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
                     name, known));
 }
 
+Status RuleRegistry::register_codec(std::string_view name, std::shared_ptr<const ValueCodec> codec,
+                                    uint32_t version) {
+    WEIR_ASSIGN(CodecEntry entry, make_codec(std::string(name), version, std::move(codec)));
+    return add(std::move(entry));
+}
+
+Status RuleRegistry::add(CodecEntry codec) {
+    std::string name = codec.name;
+    if (!codecs_.try_emplace(name, std::move(codec)).second) {
+        return Error(Errc::kAlreadyExists,
+                     fmt::format("codec '{}' is registered already; choose another name", name));
+    }
+    return {};
+}
+
+Result<const CodecEntry*> RuleRegistry::find_codec(std::string_view name) const {
+    const auto found = codecs_.find(name);
+    if (found != codecs_.end()) return &found->second;
+    if (behind_ != nullptr) return behind_->find_codec(name);
+    std::string known;
+    for (const auto& [other, codec] : codecs_)
+        known += (known.empty() ? "" : ", ") + other;
+    return Error(
+        Errc::kNotFound,
+        fmt::format("no codec '{}' in this process; register it (`add_rules` of JobOptions and "
+                    "JoinOptions), or load it (`plugins`, WEIR_PLUGINS), in all processes that "
+                    "have servers, make the table or use the codec; there {}",
+                    name, known.empty() ? "is none" : "are: " + known));
+}
+
 }  // namespace weir

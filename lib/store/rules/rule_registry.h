@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RuleRegistry: the update rules that a server knows, by name.
+/// RuleRegistry: the update rules and codecs that a process knows, by name.
 
 #include <array>
 #include <functional>
@@ -14,6 +14,7 @@
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
 #include "lib/store/row_layout.h"
+#include "lib/store/rules/codec_entry.h"
 #include "lib/store/rules/named_number.h"
 #include "lib/store/rules/rule.h"
 #include "lib/store/rules/rule_kernels.h"
@@ -97,7 +98,7 @@ struct RuleEntry {
 
 /// Entries never move.
 ///
-/// Thread: one while rules are registered; then any number of readers
+/// Thread: one while it is filled; then any number of readers
 class RuleRegistry {
 public:
     /// A registry with the built-in rules.
@@ -148,9 +149,23 @@ public:
     /// Errors: Errc::kNotFound, listing the names that are registered
     [[nodiscard]] Result<const RuleEntry*> find(std::string_view name) const;
 
+    /// A codec for the values of tables that name it (TableOptions::codec). `version`: raise it with each
+    /// change of what bodies are.
+    /// Errors: Errc::kAlreadyExists; kInvalidArgument as make_codec()
+    [[nodiscard]] Status register_codec(std::string_view name,
+                                        std::shared_ptr<const ValueCodec> codec,
+                                        uint32_t version = 0);
+
+    /// Errors: as register_codec()
+    [[nodiscard]] Status add(CodecEntry codec);
+
+    /// Errors: Errc::kNotFound, listing the names that are registered
+    [[nodiscard]] Result<const CodecEntry*> find_codec(std::string_view name) const;
+
 private:
     const RuleRegistry* behind_ = nullptr;
     std::map<std::string, RuleEntry, std::less<>> entries_;
+    std::map<std::string, CodecEntry, std::less<>> codecs_;
 };
 
 }  // namespace weir

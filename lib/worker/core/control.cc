@@ -63,7 +63,7 @@ void Control::add_request(CallId call_id, Call& call, Question question) {
 Control::CallId Control::create_table(TableSchema schema) {
     Status wrong = check_table_name(schema.name);
     // Checked here too: a shard could not describe the mistake as well.
-    if (wrong) wrong = name_rule(schema, rules_);
+    if (wrong) wrong = name_code(schema, rules_);
     if (!wrong) return calls_.failed(std::move(wrong));
     return ask({.kind = Kind::kCreateTable,
                 .body = TableMessage{0, schema.name, encode_schema(schema)}.encode()});

@@ -9,6 +9,7 @@
 
 #include "lib/base/check.h"
 #include "lib/key/narrow_values.h"
+#include "lib/store/rules/rule_threw.h"
 #include "lib/wire/messages.h"
 #include "lib/worker/filters/table_filters.h"
 #include "lib/worker/requests/transient.h"
@@ -148,6 +149,16 @@ void IncomingReplies::pulled(ClientRequest& request, const wire::Frame& frame) {
     }
 }
 
+/// What the code of a table's codec throws ends this pull, and not the worker.
+Result<Body> IncomingReplies::decode(const BodyForm& form, Codecs codecs,
+                                     std::span<const std::byte> values) {
+    try {
+        return decoder_.decode(form, codecs, values);
+    } catch (const RuleThrew& why) {
+        return Error(Errc::kException, why.what());
+    }
+}
+
 /// The reply to a pull that takes codecs begins with what its values are.
 void IncomingReplies::pulled_encoded(ClientRequest& request, const wire::Frame& frame) {
     const Content& content = request.content();
@@ -180,8 +191,8 @@ void IncomingReplies::pulled_encoded(ClientRequest& request, const wire::Frame& 
     const auto width = static_cast<uint32_t>(content.out_row_bytes / size_of(type));
     const bool is_automatic = content.filters->is_automatic();
     const uint64_t begun_ns = is_automatic ? clock_.now_ns() : 0;
-    const Result<Body> body = decoder_.decode({type, width, content.count, nullptr},
-                                              static_cast<Codecs>(said.codecs), values);
+    const BodyForm form{type, width, content.count, content.filters->own()};
+    const Result<Body> body = decode(form, static_cast<Codecs>(said.codecs), values);
     if (!body) return wrong(body.error().text());
     if (is_automatic) {  // to make it takes twice as long
         const double both_ns = 3.0 * static_cast<double>(clock_.now_ns() - begun_ns);

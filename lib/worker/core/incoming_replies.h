@@ -73,6 +73,8 @@ private:
     void measure(ClientRequest& request, const wire::Frame& frame);
     void pulled(ClientRequest& request, const wire::Frame& frame);
     void pulled_encoded(ClientRequest& request, const wire::Frame& frame);
+    [[nodiscard]] Result<Body> decode(const BodyForm& form, Codecs codecs,
+                                      std::span<const std::byte> values);
     void note_shown(const ClientRequest& request, uint64_t shown);
     [[nodiscard]] static bool is_pushed(const ClientRequest& request,
                                         const wire::FrameHeader& reply);

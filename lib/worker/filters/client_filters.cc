@@ -63,9 +63,18 @@ Result<TableFilters*> ClientFilters::use(OfTable& table, const Filters& filters)
                              "it takes pushes with a NaN or an infinity, which cannot be weighed "
                              "against others: it can have codecs, but no filter that selects"));
     }
+    const ValueCodec* own = nullptr;
+    if (filters.has_table_codec()) {
+        if (schema.codec.empty()) {
+            return refused(Error(Errc::kInvalidArgument,
+                                 "filter 'table-codec': the table names no codec "
+                                 "(TableOptions::codec)"));
+        }
+        WEIR_ASSIGN(own, find_codec(schema, rules_));
+    }
     const uint64_t seed = mix64(seed_ + mix64(schema.id) + table.all.size());
     Result<std::unique_ptr<TableFilters>> made =
-        TableFilters::make(filters, table.held, clock_, seed);
+        TableFilters::make(filters, own, table.held, clock_, seed);
     if (!made) return refused(made.error());
     return table.all.emplace_back(std::move(*made)).get();
 }

@@ -87,7 +87,7 @@ public:
 
     /// A body of so many bytes was made of `raw`, or expanded, and both ends together take about `ns` for it.
     void note(Codecs chosen, uint64_t raw, uint64_t bytes, double ns) noexcept {
-        const auto level = std::ranges::find(kLevels, chosen);
+        const auto* const level = std::ranges::find(kLevels, chosen);
         if (level == kLevels.end() || raw == 0) return;
         Tried& its = tried_[static_cast<size_t>(level - kLevels.begin())];
         const double part = its.bodies == 0 ? 1 : kNewest;

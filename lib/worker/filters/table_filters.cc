@@ -29,7 +29,7 @@ void put_in_place(std::span<const std::byte> kept, std::span<const std::byte> pa
 }  // namespace
 
 std::shared_ptr<SelectedRows> HeldRows::take_all() {
-    const auto all = std::make_shared<SelectedRows>();
+    auto all = std::make_shared<SelectedRows>();
     std::vector<std::byte> values;
     held().take_all(all->keys, values);
     all->values = std::make_unique_for_overwrite<std::byte[]>(values.size());
@@ -37,11 +37,12 @@ std::shared_ptr<SelectedRows> HeldRows::take_all() {
     return all;
 }
 
-Result<std::unique_ptr<TableFilters>> TableFilters::make(const Filters& filters, HeldRows& held,
+Result<std::unique_ptr<TableFilters>> TableFilters::make(const Filters& filters,
+                                                         const ValueCodec* own, HeldRows& held,
                                                          const Clock& clock, uint64_t seed) {
     WEIR_ASSIGN(std::unique_ptr<Selector> selector,
                 filters.make_selector(held.rows(), clock, seed));
-    return std::unique_ptr<TableFilters>(new TableFilters(filters, held, std::move(selector)));
+    return std::unique_ptr<TableFilters>(new TableFilters(filters, own, held, std::move(selector)));
 }
 
 Result<bool> TableFilters::select(Operation& push, FilterTraffic& traffic) {

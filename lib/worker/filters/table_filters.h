@@ -76,8 +76,10 @@ private:
 /// Thread: the client's
 class TableFilters {
 public:
+    /// `own`: the table's codec, if `filters` name that; else null.
     /// Errors: as Filters::make_selector()
     [[nodiscard]] static Result<std::unique_ptr<TableFilters>> make(const Filters& filters,
+                                                                    const ValueCodec* own,
                                                                     HeldRows& held,
                                                                     const Clock& clock,
                                                                     uint64_t seed);
@@ -85,6 +87,8 @@ public:
     [[nodiscard]] const Filters& filters() const noexcept { return filters_; }
 
     [[nodiscard]] Codecs codecs() const noexcept { return codecs_; }
+
+    [[nodiscard]] const ValueCodec* own() const noexcept { return own_; }
 
     /// Codecs are used where they save time: `pushes` and `pulls` say which.
     [[nodiscard]] bool is_automatic() const noexcept { return is_automatic_; }
@@ -98,10 +102,12 @@ public:
     [[nodiscard]] Result<bool> select(Operation& push, FilterTraffic& traffic);
 
 private:
-    TableFilters(Filters filters, HeldRows& held, std::unique_ptr<Selector> selector)
+    TableFilters(Filters filters, const ValueCodec* own, HeldRows& held,
+                 std::unique_ptr<Selector> selector)
         : filters_(std::move(filters)),
           codecs_(filters_.codecs()),
           is_automatic_(filters_.is_automatic()),
+          own_(own),
           held_(held),
           selector_(std::move(selector)) {}
 
@@ -110,6 +116,7 @@ private:
     Filters filters_;
     Codecs codecs_;
     bool is_automatic_;
+    const ValueCodec* own_;
     HeldRows& held_;
     std::unique_ptr<Selector> selector_;  ///< null: none
     Selection selection_;                 ///< kept for its memory, as what follows

@@ -109,10 +109,7 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
     }
     if ((content.filters != nullptr || content.rank != 0) && is_to_be_encoded(work)) [[unlikely]] {
         if (content.is_pull()) {
-            const Codecs taken = content.filters->is_automatic()
-                                     ? content.filters->pulls.choose(peer.link.ns_per_byte())
-                                     : content.filters->codecs();
-            attempt.codecs = taken & wire::kPulledCodecs;
+            choose_pulled_codecs(work);
         } else {
             const Outcome encoded = encode_body(work);
             if (encoded != Outcome::kDone) return encoded;
@@ -137,6 +134,14 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
             attempt.form |= attempt.has_out_remote ? wire::kValuesRemote : wire::kValuesInline;
         }
     }
+    add_parts(work, frame);
+    return Outcome::kDone;
+}
+
+/// All that is placed, in the order of the wire.
+void Encoder::add_parts(const Work& work, EncodedFrame& frame) {
+    const Content& content = work.content;
+    const Attempt& attempt = work.attempt;
     const uint8_t form = attempt.form;
     if (attempt.codecs != 0) [[unlikely]] {
         frame.header.encoding |= wire::kEncoded;
@@ -153,7 +158,13 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
     if (!work.keys.empty()) frame.add(work.keys);
     if (!work.values.empty()) frame.add(work.values);
     frame.header.flags = form;
-    return Outcome::kDone;
+}
+
+void Encoder::choose_pulled_codecs(Work& work) {
+    TableFilters& filters = *work.content.filters;
+    const Codecs taken = filters.is_automatic() ? filters.pulls.choose(work.peer.link.ns_per_byte())
+                                                : filters.codecs();
+    work.attempt.codecs = taken & wire::kPulledCodecs;
 }
 
 /// Up to so many bytes go to the shard in the message. A shard that has to READ them takes more
@@ -327,8 +338,9 @@ Encoder::Outcome Encoder::encode_body(Work& work) {
     Codecs wanted = chosen;
     if (!sends_keys || content.has_out()) wanted &= static_cast<Codecs>(~kKeyDifferences);
     if (kept_count < content.count) wanted |= kKept;
+    const ValueCodec* const own = content.filters == nullptr ? nullptr : content.filters->own();
     BodyEncoder::Source source{
-        .form = {value_type, width, content.count, nullptr}, .rows = {}, .keys = content.list()};
+        .form = {value_type, width, content.count, own}, .rows = {}, .keys = content.list()};
     if (content.rank == 0) {
         source.rows = kept_rows(content, kept_count);
     } else if (may_have_factors(source.form, content.rank)) {

@@ -114,6 +114,8 @@ private:
 
     [[nodiscard]] Outcome place_keys(Work& work, wire::MemoryHandle& handle);
     [[nodiscard]] bool is_to_be_encoded(const Work& work) const noexcept;
+    static void add_parts(const Work& work, EncodedFrame& frame);
+    static void choose_pulled_codecs(Work& work);
     [[nodiscard]] Outcome encode_body(Work& work);
     [[nodiscard]] std::span<const std::byte> kept_rows(const Content& content, size_t kept_count);
     [[nodiscard]] std::span<const std::byte> factors(const Content& content);

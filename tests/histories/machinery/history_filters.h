@@ -67,8 +67,9 @@ private:
 class HistoryFilters {
 public:
     explicit HistoryFilters(uint64_t seed) : random_(seed) {
-        for (const char* text : {"none", "zeros", "compress", "integers", "zeros,compress",
-                                 "zeros,integers,compress", "auto"})
+        for (const char* text :
+             {"none", "zeros", "compress", "integers", "zeros,compress", "zeros,integers,compress",
+              "table-codec", "zeros,table-codec,compress", "auto"})
             lossless_.push_back(*Filters::parse(text));
         for (uint32_t number = 0; number < kChoices; ++number) {
             for (const bool holds : {false, true})

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include <fmt/core.h>
 
 #include "tests/cluster/equal_copies.h"
+#include "tests/filter/shorn_codec.h"
 
 namespace weir::test {
 namespace {
@@ -54,7 +56,9 @@ void HistoryWorkers::start() {
     }
     endings_random_ = Random(aside());
     filters_.emplace(aside());
-    for (const TableSchema& schema : {dense, sparse, steps, rounds, endings_table()}) {
+    REQUIRE(cluster_.rules.register_codec(ShornCodec::kName, std::make_shared<ShornCodec>()));
+    for (TableSchema schema : {dense, sparse, steps, rounds, endings_table()}) {
+        schema.codec = ShornCodec::kName;
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
         tables_.push_back(*std::move(made));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// A plugin for tests: its rule adds what is pushed, times a factor. Macros say what is wrong with it.
+/// A plugin for tests: its rule adds what is pushed, times a factor. Macros say what is wrong with it, or that it
+/// has a codec in its place.
 #include <cstring>
 #include <stdexcept>
 
@@ -33,6 +34,28 @@ void is_nowhere();
     return 0;
 }
 
+#if defined(PLUGIN_CODEC) || defined(PLUGIN_BAD_CODEC)
+/// Values without their bytes of zeros at the end, behind the number of bytes that are left.
+static size_t encode_of_test(uint32_t type, const void* values, size_t count, void* body, void*) {
+    size_t bytes = count * (type == WEIR_FLOAT64 ? 8 : 4);
+    const size_t room = bytes;
+    while (bytes > 0 && static_cast<const char*>(values)[bytes - 1] == 0)
+        --bytes;
+    if (bytes == room) return SIZE_MAX;
+    std::memcpy(body, values, bytes);
+    return bytes;
+}
+
+[[maybe_unused]] static int decode_of_test(uint32_t type, const void* body, size_t bytes,
+                                           void* values, size_t count, void*) {
+    const size_t room = count * (type == WEIR_FLOAT64 ? 8 : 4);
+    if (bytes > room) return 1;
+    std::memset(values, 0, room);
+    std::memcpy(values, body, bytes);
+    return 0;
+}
+#endif
+
 #if defined(PLUGIN_RULE_THROWS)
 static size_t throwing_state_bytes(uint32_t, uint32_t, void*) {
     throw std::runtime_error("no state today");
@@ -64,6 +87,17 @@ int weir_plugin_v1(const weir_registrar* weir) {
     return 0;
 #elif defined(PLUGIN_NULL_RULE)
     return weir->add_rule(weir, nullptr);
+#elif defined(PLUGIN_CODEC) || defined(PLUGIN_BAD_CODEC)
+    weir_codec codec{};
+    codec.size = sizeof codec;
+    codec.name = "cut";
+    codec.version = 5;
+    codec.types = WEIR_TYPE(WEIR_FLOAT32) | WEIR_TYPE(WEIR_FLOAT64);
+    codec.encode = encode_of_test;
+#if defined(PLUGIN_CODEC)
+    codec.decode = decode_of_test;
+#endif
+    return weir->add_codec(weir, &codec);
 #endif
     static const weir_parameter parameters[] = {{"factor", 0, 0}};
     static const weir_argument arguments[] = {{"factor", 1, 0, 0}};

@@ -2,6 +2,7 @@
 #include "tools/weir/info/info_plugins.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -69,6 +70,20 @@ std::string text_of_rule(const RuleEntry& rule) {
     return text;
 }
 
+std::vector<std::string_view> types_of(const ValueCodec& codec) {
+    std::vector<std::string_view> types;
+    for (size_t i = 0; i < kValueTypeCount; ++i) {
+        const auto type = static_cast<ValueType>(i);
+        if (codec.takes(type)) types.push_back(to_string(type));
+    }
+    return types;
+}
+
+std::string text_of_codec(const CodecEntry& codec) {
+    return fmt::format("\n  {}, version {}, a codec\n    {:<13}  {}\n", codec.name, codec.version,
+                       "types", words_of(types_of(*codec.codec), std::identity{}));
+}
+
 PluginJson json_of_rule(const RuleEntry& rule) {
     PluginJson types = PluginJson::array();
     PluginJson state = PluginJson::object();
@@ -109,6 +124,8 @@ std::string plugins_text(std::span<const Plugin> plugins, const RuleRegistry& ru
                             plugin.is.content);
         for (const std::string& name : plugin.rules)
             text += text_of_rule(**rules.find(name));
+        for (const std::string& name : plugin.codecs)
+            text += text_of_codec(**rules.find_codec(name));
     }
     return text;
 }
@@ -119,9 +136,17 @@ std::string plugins_json(std::span<const Plugin> plugins, const RuleRegistry& ru
         PluginJson its = PluginJson::array();
         for (const std::string& name : plugin.rules)
             its.push_back(json_of_rule(**rules.find(name)));
+        PluginJson codecs = PluginJson::array();
+        for (const std::string& name : plugin.codecs) {
+            const CodecEntry& codec = **rules.find_codec(name);
+            codecs.push_back({{"name", codec.name},
+                              {"version", codec.version},
+                              {"types", types_of(*codec.codec)}});
+        }
         list.push_back({{"file", plugin.path},
                         {"content_hash", fmt::format("{:016x}", plugin.is.content)},
-                        {"rules", std::move(its)}});
+                        {"rules", std::move(its)},
+                        {"codecs", std::move(codecs)}});
     }
     return json_text(PluginJson{{"plugins", std::move(list)}});
 }

@@ -51,6 +51,13 @@ def check_info(weir, plugins):
     expect(done.returncode == 2 and "group_lasso.c: it is no shared object (ELF)" in done.stderr, done)
 
 
+def check_codec(weir, plugin):
+    shown = subprocess.run([weir, "info", "--plugin", plugin], capture_output=True, text=True, check=True).stdout
+    expect("signs, version 1, a codec\n    types          float32\n" in shown, shown)
+    told = json.loads(subprocess.run([weir, "info", "--plugin", plugin, "--json"], capture_output=True, text=True, check=True).stdout)
+    expect(told["plugins"][0]["codecs"] == [{"name": "signs", "version": 1, "types": ["float32"]}] and told["plugins"][0]["rules"] == [], told)
+
+
 def check_ranks(trainer, both, first):
     with ReservedPort() as port:
         codes, out, errors = ended(ranks_of(trainer, f"127.0.0.1:{port}", 4, [both, both, "", ""]))
@@ -87,17 +94,20 @@ def main():
     (header / "weir_plugin.h").write_bytes((Path(include[2:]) / "weir" / "weir_plugin.h").read_bytes())
     compiler = os.environ.get("CXX", "g++").split()
     plugins = [str(work / "group_lasso.so"), str(work / "clipped_sgd.so")]
+    signs = str(work / "signs.so")
     shared = [*WARNINGS, "-shared", "-fPIC", "-I", str(header.parent)]
-    subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c99", *shared, HERE / "group_lasso.c", "-o", plugins[0], "-lm"], check=True)
+    for source, plugin in (("group_lasso.c", plugins[0]), ("signs.c", signs)):
+        subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c99", *shared, HERE / source, "-o", plugin, "-lm"], check=True)
     subprocess.run([*compiler, "-std=c++17", *shared, HERE / "clipped_sgd.cc", "-o", plugins[1]], check=True)
     print("ok plugins in C and C++ need one header")
     trainer = str(work / "plugin_trainer")
     subprocess.run([*compiler, *WARNINGS, HERE / "trainer.cc", "-o", trainer, *sys.argv[3:]], check=True)
     weir = str(prefix / "bin" / "weir")
     check_info(weir, plugins)
-    run = [weir, "run", "-n", "4", "--servers", "2", "--replicas", "1", "--plugin", plugins[0], "--plugin", plugins[1], "--", trainer]
+    check_codec(weir, signs)
+    run = [weir, "run", "-n", "4", "--servers", "2", "--replicas", "1", "--plugin", plugins[0], "--plugin", plugins[1], "--plugin", signs, "--", trainer]
     done = subprocess.run(run, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
-    expect(SAID in done, done)
+    expect(SAID in done and "signs: 3200 bytes became 104\n" in done, done)
     both = ":".join(plugins)
     check_ranks(trainer, both, plugins[0])
     check_joiners(weir, trainer, plugins, both)

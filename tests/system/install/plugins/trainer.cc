@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// A trainer whose tables have rules of two plugins. It knows their names and their parameters alone: only
-/// processes with servers load them.
+/// processes with servers load them. One more has a codec, if this process has that, too.
 ///
 ///     trainer [N]    N: it goes on until so many servers have joined
 
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <weir/weir.h>
@@ -43,7 +44,33 @@ weir::Status wrong(const char* what, size_t at, float is, float wanted) {
     return weir::Error(weir::Errc::kProtocol, text);
 }
 
+/// Pushes signs by a codec that this process may not have.
+weir::Status push_signs(weir::Client& client) {
+    const weir::Filters filters{weir::filters::table_codec()};
+    auto made = client.create_table<float>("signs", {.codec = "signs", .filters = filters});
+    if (made.code() == weir::Errc::kNotFound) return {};
+    WEIR_ASSIGN(auto table, std::move(made));
+    std::vector<uint64_t> keys(800);
+    std::vector<float> steps(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+        keys[i] = 3 * i;
+        steps[i] = i % 3 == 0 ? 0.5F : -0.5F;
+    }
+    WEIR_TRY(table.push(keys, steps).wait());
+    std::vector<float> sums(keys.size());
+    WEIR_TRY(table.pull(keys, sums).wait());
+    for (size_t i = 0; i < sums.size(); ++i) {
+        if (sums[i] != steps[i]) return wrong("signs", i, sums[i], steps[i]);
+    }
+    WEIR_ASSIGN(const weir::ClientStats stats, client.stats());
+    std::printf("signs: %llu bytes became %llu\n",
+                static_cast<unsigned long long>(stats.filters.integers.before),
+                static_cast<unsigned long long>(stats.filters.integers.after));
+    return {};
+}
+
 weir::Status train(weir::Client& client, uint32_t servers_to_join) {
+    if (client.worker() == 0) WEIR_TRY(push_signs(client));
     WEIR_ASSIGN(auto lasso,
                 client.create_table<float>(
                     "lasso", {.width = kWidth, .rule = {"group_lasso", {{0.5, kLambda}}}}));
