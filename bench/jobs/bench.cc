@@ -22,6 +22,8 @@
 #include "bench/jobs/local_ranks.h"
 #include "bench/jobs/network_limit.h"
 #include "bench/jobs/restart.h"
+#include "bench/jobs/traffic/traffic.h"
+#include "lib/apps/lr/client_exchange.h"
 #include "lib/base/machine/os_limits.h"
 #include "lib/data/output_file.h"
 
@@ -170,6 +172,11 @@ Status run_local(BenchFlags& flags) {
             add("--data", file);
         if (flags.limit_mbit != 0) add("--limit-mbit", flags.limit_mbit);
         if (!flags.plot.empty()) add("--plot", flags.plot);
+    } else if (flags.is_traffic()) {
+        add("--l1", flags.l1);
+        for (const std::string& file : flags.data)
+            add("--data", file);
+        if (!flags.plot.empty()) add("--plot", flags.plot);
     } else if (flags.is_elastic()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
@@ -193,7 +200,7 @@ Status run_local(BenchFlags& flags) {
     } else if (flags.bench != "latency" && !flags.is_factorization()) {
         add("--in-flight", flags.in_flight);
     }
-    if (!flags.is_sparse()) add("--seconds", flags.seconds);
+    if (!flags.is_sparse() && !flags.is_traffic()) add("--seconds", flags.seconds);
     if (!flags.filters.empty()) add("--filters", flags.filters.text());
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
@@ -268,7 +275,7 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// In `delay`, `factorization`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
+/// In `delay`, `factorization`, `traffic`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
 Status work(const Job& job, Client& client, const BenchFlags& flags, const Config& config,
             CheckpointOrders& orders) {
     std::optional<ElasticMoves> moves;
@@ -277,6 +284,8 @@ Status work(const Job& job, Client& client, const BenchFlags& flags, const Confi
         outcome = bench_delay(client, flags, job.shape());
     } else if (flags.is_filters()) {
         outcome = bench_filters(client, flags, job.shape());
+    } else if (flags.is_traffic()) {
+        outcome = bench_traffic(client, flags, job.shape());
     } else if (flags.is_factorization()) {
         outcome = bench_factorization(client, flags, job.shape());
     } else if (flags.is_elastic()) {
@@ -350,6 +359,7 @@ Status run_rank(BenchFlags& flags, Config& config) {
     if (flags.limit_mbit != 0) config.set_flag("WEIR_TRANSPORT", "--limit-mbit", "tcp");
     WEIR_ASSIGN(const std::optional<uint32_t> rank, foreseen_rank(config));
     WEIR_TRY(take_place(flags, rank));
+    if (flags.is_traffic()) flags.job.add_rules = apps::add_exchange_rules;
     WEIR_ASSIGN(const std::unique_ptr<Job> started, Job::start(flags.job, config));
     Job& job = *started;
     const JobShape& shape = job.shape();

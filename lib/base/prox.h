@@ -33,27 +33,29 @@ template <class T>
     return far > rest ? far : rest;
 }
 
-/// The weight of a key that rests: a zero, with the sign that no step gives. So workers learn from a
-/// pulled weight, without another byte, what only the servers know: the gradient of all workers.
+/// The weight 0 of a key that does not rest has the sign that no step gives. So workers learn from a
+/// pulled weight, without another byte, what only the servers know: the gradient of all workers. Keys at
+/// rest, which are most of them, have no bit at all, and travel as nothing (zeros.h).
 template <class T>
-inline constexpr T kAtRest = -T(0);
+inline constexpr T kAwakeZero = -T(0);
 
-/// Whether a weight is kAtRest. Every other zero, also that of a key which was never pushed, is not.
+/// Whether a key rests, as its weight says. One that was never pushed does.
 template <class T>
 [[nodiscard, gnu::always_inline]] inline bool is_at_rest(T weight) noexcept {
-    return weight == 0 && std::signbit(weight);
+    return weight == 0 && !std::signbit(weight);
 }
 
 /// One step of  min_w  gradient * (w - weight) + curvature / 2 * (w - weight)^2 + l1 * |w|.
 ///
-/// rest: a weight that was and stays 0 while |gradient| < rest becomes kAtRest. For the KKT filter,
-///     with l1 less a margin; 0: none does.
+/// rest: a key whose weight was and stays 0 while |gradient| < rest is at rest; every other weight that
+///     is 0 then becomes kAwakeZero. For the KKT filter, with l1 less a margin; 0: no zero has a sign.
 /// curvature >= 0: the soft threshold gives the step, which is then cut to +-trust. Trust becomes
 ///     max(4 * |step|, trust / 2, 1e-9). The step is the difference of the *stored* weights, so
 ///     that a worker that sees both weights computes the same trust as the server. A curvature
 ///     of 0 goes as far as trust allows.
 /// curvature < 0: a move. The weight changes by -gradient / curvature, without threshold or cut,
-///     and trust stays. (Workers move along a line over all weights at once with it.)
+///     and trust stays; a 0 becomes kAwakeZero. (Workers move along a line over all weights at once
+///     with it.)
 ///
 /// Without branches, so that loops over it become vector code.
 /// Source: Li et al., OSDI 2014, algorithm 3; the trust region is that of Genkin, Lewis, Madigan,
@@ -65,7 +67,7 @@ template <class T>
     // What counts as flat: 1e-200, or the smallest normal number where that is larger.
     constexpr T kFlat = static_cast<T>(
         std::max<double>(1e-200, static_cast<double>(std::numeric_limits<T>::min())));
-    const T w = old.weight + T(0);  // -0 + 0 = 0: it may rest no more
+    const T w = old.weight + T(0);  // -0 + 0 = 0
     const T trust = old.trust;
     const T u = curvature > kFlat ? curvature : kFlat;
     const T right = gradient + l1;  // the slope at w where the new weight is above 0
@@ -78,8 +80,9 @@ template <class T>
     step = step > trust ? trust : step;
     const T next = w + step;
     const bool move = curvature < 0;
-    const bool rests = std::abs(gradient) < rest && w == 0 && next == 0;
-    return {move ? w - gradient / curvature : (rests ? kAtRest<T> : next),
+    const bool rests = !move && (rest <= 0 || (std::abs(gradient) < rest && w == 0));
+    const T reached = move ? w - gradient / curvature : next;
+    return {reached == 0 && !rests ? kAwakeZero<T> : reached + T(0),
             move ? trust : trust_after(trust, next - w)};
 }
 

@@ -4,6 +4,7 @@
 /// KktSchedule: which passes look at all features although a KKT filter is on, and the margin of the filter.
 
 #include <cstdint>
+#include <limits>
 
 namespace weir {
 
@@ -24,9 +25,12 @@ public:
     /// Whether the next pass, or the one that is under way, is over all features.
     [[nodiscard]] bool is_whole() const noexcept { return filtered_left_ == 0; }
 
-    /// For prox_l1_step(): lambda - delta in a pass over all features. 0 in others: what they keep is kept until
-    /// the next of these, and pushes without arguments are shorter.
-    [[nodiscard]] double rest() const noexcept { return is_whole() ? lambda_ * (1 - margin_) : 0; }
+    /// For prox_l1_step(): lambda - delta in a pass over all features. Next to nothing in others: what they keep
+    /// is kept until the next of these.
+    [[nodiscard]] double rest() const noexcept {
+        constexpr double kNothingRests = std::numeric_limits<float>::min();
+        return is_whole() ? lambda_ * (1 - margin_) : kNothingRests;
+    }
 
     /// Ends the pass that is under way.
     ///

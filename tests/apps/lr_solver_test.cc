@@ -116,6 +116,8 @@ public:
 
     Status sum(std::span<double>) override { return {}; }
 
+    Status sum_at_first(std::span<double>) override { return {}; }
+
     Status max(std::span<double>) override { return {}; }
 
     Status barrier() override { return {}; }

@@ -145,6 +145,13 @@ public:
         return by_position(values, [](double& into, double value) { into += value; });
     }
 
+    Status sum_at_first(std::span<double> values) override {
+        const std::vector<double> own(values.begin(), values.end());
+        WEIR_TRY(sum(values));
+        if (worker_index() != 0) std::ranges::copy(own, values.begin());
+        return {};
+    }
+
     Status max(std::span<double> values) override {
         WEIR_CHECK(values.size() <= apps::kReduceValueCountMax);
         return by_position(values,

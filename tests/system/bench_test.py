@@ -83,8 +83,10 @@ class Bench(unittest.TestCase):
                 self.assertNotIn(column, self.last_legend, done.stdout)
         for row in result["rows"]:
             self.assertLessEqual(COMMON, set(row))
-            for field in ("ratio", "limit", "operations_per_s", "bytes_per_s", "p50_us"):
+            for field in ("ratio", "limit", "operations_per_s", "bytes_per_s"):
                 self.assertGreater(row[field], 0, row)
+            if name != "scan":  # which is one operation
+                self.assertGreater(row["p50_us"], 0, row)
             self.assertLessEqual(row["p50_us"], row["p99_us"])
         return result["rows"]
 
@@ -169,11 +171,13 @@ class Bench(unittest.TestCase):
         rules = ("adagrad", "sum", "mean", "count_min", "sgd", "momentum", "nesterov", "row_adagrad", "rmsprop", "adam", "adamw", "lion",
                  "ftrl", "prox_l1")
         self.assertEqual([row["work"] for row in rows],
-                         [f"{work}, width {width}" for width in (16, 64, 128) for work in ("pull", *(f"{rule} push" for rule in rules))])
+                         [f"{work}, width {width}{kept}" for width in (16, 64, 128)
+                          for kept, some in (("", rules), (", bfloat16", ("sgd",))) for work in ("pull", *(f"{rule} push" for rule in some))])
         for row in rows:
             self.assertEqual(row["keys"], 8192)
             pushed = 2 if row["work"].startswith("prox_l1") else 1  # numbers for each value
-            self.assertEqual(row["size_bytes"], 8192 * 4 * pushed * int(row["work"].split()[-1]))
+            width = int(re.search(r"width (\d+)", row["work"])[1])
+            self.assertEqual(row["size_bytes"], 8192 * 4 * pushed * width)
 
     def test_scan_reads_out_both_layouts_and_three_widths(self):
         rows = self.bench("scan")
@@ -242,6 +246,25 @@ class Bench(unittest.TestCase):
                                   timeout=60, check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, "^weir: error: --filters: filter 'frob': there is none of this name; there are, .*significant=DELTA, .*auto")
+
+    def test_traffic_of_a_training_falls_with_each_filter(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("traffic.json", "traffic.svg")]
+            done = subprocess.run([WEIR, "bench", "traffic", "--local", "--brief", "--l1", "0.5", "--json", paths[0], "--plot", paths[1]],
+                                  env=environment(), capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(paths[0], encoding="utf-8") as file:
+                rows = json.load(file)["rows"]
+            with open(paths[1], encoding="utf-8") as file:
+                self.assertEqual(file.read().count("1 / "), 2 * len(rows))
+        self.assertEqual([row["filters"] for row in rows], ["none", "key cache", "+ zeros", "+ compress", "+ KKT"])
+        none, cached, zeros, _, kkt = rows
+        self.assertLess(cached["worker_bytes"], 0.8 * none["worker_bytes"])  # keys once, not in each pass
+        self.assertEqual((cached["objective"], cached["server_bytes"]), (none["objective"], none["server_bytes"]))
+        self.assertLess(zeros["server_bytes"], cached["server_bytes"] / 2)
+        self.assertEqual(zeros["objective"], cached["objective"])  # no bit is another one
+        self.assertLess(kkt["worker_bytes"], cached["worker_bytes"])
+        self.assertEqual([max(row["filtered"]) > 0 for row in rows], [False] * 4 + [True])
 
     @unittest.skipUnless(os.geteuid() == 0 and shutil.which("tc"), "needs root and tc")
     def test_filters_are_worth_more_over_a_slow_network(self):

@@ -25,8 +25,8 @@ TEST_SUITE("kkt_filter") {
     TEST_CASE("those at rest are left out, list by list, and no other zero is") {
         const Keys begin{0, 4, 4, 6, 7};
         const Keys keys{10, 20, 30, 40, 5, 6, 99};
-        const std::vector<double> weights{kAtRest<double>, 0.5, 0.0, kAtRest<double>, -1e-300, 0.0,
-                                          kAtRest<double>};
+        const std::vector<double> weights{
+            0.0, 0.5, kAwakeZero<double>, 0.0, -1e-300, kAwakeZero<double>, 0.0};
         KktFilter filter(begin, keys);
         CHECK(filter.keeps_all());
         filter.leave_out_resting(weights);

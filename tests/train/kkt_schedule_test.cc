@@ -52,7 +52,8 @@ TEST_SUITE("kkt_schedule") {
         KktSchedule schedule(2);
         schedule.end_pass(0, 10, false);
         CHECK_FALSE(schedule.is_whole());
-        CHECK(schedule.rest() == 0);
+        CHECK(schedule.rest() > 0);  // so that zeros say that they are awake
+        CHECK(schedule.rest() < 1e-30);
     }
 
     TEST_CASE("a pass that may be the last is over all, whatever the schedule says") {

@@ -77,6 +77,17 @@ void add_filter_bench(CLI::App& command, BenchFlags& flags) {
                        "FILE.svg for the speedup by call, change and filters");
 }
 
+void add_traffic(CLI::App& command, BenchFlags& flags, JobOptions& job) {
+    job.servers = 2;
+    job.workers = 2;
+    command.add_option("--data", flags.data, "LIBSVM files; default: a made click log");
+    command.add_option("--l1", flags.l1, "weight of the l1 penalty, from 0")
+        ->check(number_within(0, 1e300))
+        ->capture_default_str();
+    command.add_option("--plot", flags.plot,
+                       "FILE.svg for what each filter saves, and for what passes leave out");
+}
+
 void add_elastic(CLI::App& command, BenchFlags& flags) {
     flags.table_mib = 128;
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
@@ -171,7 +182,7 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
                       "small sizes and short times, only to see that it works");
     add_json(*command, flags->json);
     if (flags->is_filters()) flags->seconds = 0.25;  // there are many rows
-    if (!flags->is_sparse()) {
+    if (!flags->is_sparse() && !flags->is_traffic()) {
         command->add_option("--seconds", flags->seconds, "approximate time per row, 0.001 to 3600")
             ->check(number_within(0.001, 3600))
             ->capture_default_str();
@@ -185,6 +196,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         add_delay(*command, *flags, job.options);
     } else if (flags->is_filters()) {
         add_filter_bench(*command, *flags);
+    } else if (flags->is_traffic()) {
+        add_traffic(*command, *flags, job.options);
     } else if (flags->is_elastic()) {
         add_elastic(*command, *flags);
     } else if (flags->is_failover()) {
@@ -234,8 +247,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     bench->require_subcommand(1);
     bench->footer(
         "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
-        "measures; all other workers are idle, except in `delay`, `factorization`, `elastic` and\n"
-        "`failover`, where all work.\n"
+        "measures; all other workers are idle, except in `delay`, `factorization`, `traffic`,\n"
+        "`elastic` and `failover`, where all work.\n"
         "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
         "them to other cores.");
     add_one(*bench, "push", "dense pushes, by size", chosen);
@@ -248,6 +261,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "scan", "reading out tables, beside pulls of the same rows", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "filters", "pushes through filters, beside the same ones without", chosen);
+    add_one(*bench, "traffic", "what `weir lr` sends, with one filter more each time", chosen);
     add_one(*bench, "factorization", "matrix factorisation in batches, beside the server's core",
             chosen);
     add_one(*bench, "elastic", "pushes while servers come and go", chosen);

@@ -59,6 +59,8 @@ public:
 
     [[nodiscard]] Status sum(std::span<double> /*values*/) override { return {}; }
 
+    [[nodiscard]] Status sum_at_first(std::span<double> /*values*/) override { return {}; }
+
     [[nodiscard]] Status max(std::span<double> /*values*/) override { return {}; }
 
     [[nodiscard]] Status barrier() override { return {}; }

@@ -13,7 +13,7 @@
 
 namespace weir::apps {
 
-/// The most values that one call of BlockExchange::sum(), max() or concatenate() takes.
+/// The most values that one call of BlockExchange::sum(), sum_at_first(), max() or concatenate() takes.
 inline constexpr uint64_t kReduceValueCountMax = 65536;
 
 /// The connection of one worker to the table of weights (float64, one value per key, rule
@@ -22,8 +22,8 @@ inline constexpr uint64_t kReduceValueCountMax = 65536;
 /// Iterations: numbered from 1 without gaps. Every worker pushes each iteration exactly once, in
 ///     rising order; a worker that has nothing to push pushes an empty list. The server sums the
 ///     workers' pushes of an iteration, then applies prox_l1_step() once to every pushed key.
-/// Collectives: sum(), max(), barrier(), sum_by_key(), max_by_key() and concatenate() are called
-///     by all workers in the same order, and never while an iteration is outstanding.
+/// Collectives: sum(), sum_at_first(), max(), barrier(), sum_by_key(), max_by_key() and concatenate() are
+///     called by all workers in the same order, and never while an iteration is outstanding.
 /// Waiting: a worker may compute between two calls for as long as its data need; the other
 ///     workers wait for it without a time limit. If another worker dies or gives up, the wait
 ///     ends at once with kPeerLost.
@@ -69,6 +69,9 @@ public:
 
     /// Sets values[i] to the sum of all workers' values[i]. Every worker gets the same bits.
     [[nodiscard]] virtual Status sum(std::span<double> values) = 0;
+    /// Sets the first worker's values to the sums; those of the others stay. For many values, of which most
+    /// may be 0. Shape: values.size() at most kReduceValueCountMax
+    [[nodiscard]] virtual Status sum_at_first(std::span<double> values) = 0;
     /// Sets values[i] to the greatest of all workers' values[i].
     [[nodiscard]] virtual Status max(std::span<double> values) = 0;
     [[nodiscard]] virtual Status barrier() = 0;

@@ -21,6 +21,7 @@ constexpr std::string_view kWeights = ".weights";
 constexpr std::string_view kSumsByKey = ".by-key";
 constexpr std::string_view kMaximaByKey = ".max-by-key";
 constexpr std::string_view kLists = ".lists";
+constexpr std::string_view kSums = ".sums";
 
 std::string table_name(std::string_view exchange, std::string_view table) {
     return fmt::format("{}{}", exchange, table);
@@ -52,13 +53,16 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     lists.key_count = kReduceValueCountMax;
     lists.rule = assign();
     lists.filters = by_key.filters;
+    TableOptions sums = lists;
+    sums.rule = weir::sum();
     WEIR_ASSIGN(Table<double> a, client.create_table<double>(table_name(name, kWeights), weights));
     WEIR_ASSIGN(Table<double> b, client.create_table<double>(table_name(name, kSumsByKey), by_key));
     WEIR_ASSIGN(Table<double> c,
                 client.create_table<double>(table_name(name, kMaximaByKey), greatest_by_key));
     WEIR_ASSIGN(Table<uint64_t> d, client.create_table<uint64_t>(table_name(name, kLists), lists));
+    WEIR_ASSIGN(Table<double> e, client.create_table<double>(table_name(name, kSums), sums));
     return std::unique_ptr<ClientExchange>(new ClientExchange(
-        client, place, {std::move(a), std::move(b), std::move(c), std::move(d)}));
+        client, place, {std::move(a), std::move(b), std::move(c), std::move(d), std::move(e)}));
 }
 
 Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view name,
@@ -71,7 +75,7 @@ Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view n
 }
 
 Status ClientExchange::drop(Client& client, std::string_view name, bool keeps_weights) {
-    for (const std::string_view table : {kWeights, kSumsByKey, kMaximaByKey, kLists}) {
+    for (const std::string_view table : {kWeights, kSumsByKey, kMaximaByKey, kLists, kSums}) {
         if (keeps_weights && table == kWeights) continue;
         Status dropped = client.drop_table(table_name(name, table));
         if (!dropped && dropped.code() != Errc::kNotFound) return dropped;
@@ -147,6 +151,13 @@ Status ClientExchange::pull_whole(Table<T>& table, uint64_t iteration, Keys keys
 
 Status ClientExchange::sum(std::span<double> values) {
     return waiting([&] { return client_.allreduce(values); });
+}
+
+Status ClientExchange::sum_at_first(std::span<double> values) {
+    const KeyRange place{0, values.size()};
+    WEIR_TRY(push_part<double>(tables_.sums, ++sum_iteration_, place, values));
+    if (worker_index() != 0) return {};
+    return pull_whole(tables_.sums, sum_iteration_, place, values);
 }
 
 Status ClientExchange::max(std::span<double> values) {

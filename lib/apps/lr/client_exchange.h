@@ -61,6 +61,7 @@ public:
     void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) override;
     [[nodiscard]] Status wait(uint64_t iteration) override;
     [[nodiscard]] Status sum(std::span<double> values) override;
+    [[nodiscard]] Status sum_at_first(std::span<double> values) override;
     [[nodiscard]] Status max(std::span<double> values) override;
     [[nodiscard]] Status barrier() override;
     [[nodiscard]] Status sum_by_key(std::span<const uint64_t> keys,
@@ -84,6 +85,7 @@ private:
         Table<double> sums_by_key;
         Table<double> maxima_by_key;
         Table<uint64_t> lists;
+        Table<double> sums;
     };
 
     ClientExchange(Client& client, data::Part place, Tables tables)
@@ -110,6 +112,7 @@ private:
     uint64_t sum_by_key_iteration_ = 0;
     uint64_t max_by_key_iteration_ = 0;
     uint64_t list_iteration_ = 0;
+    uint64_t sum_iteration_ = 0;
     uint64_t waited_ns_ = 0;
 };
 

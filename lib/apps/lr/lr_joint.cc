@@ -117,7 +117,7 @@ Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double ob
     linalg::add_weighted_gram(columns(), set.columns, scratch_, curvature);
     for (uint64_t at = 0; at < sums.size(); at += kReduceValueCountMax) {
         const uint64_t size = std::min<uint64_t>(kReduceValueCountMax, sums.size() - at);
-        WEIR_TRY(exchange_->sum(std::span(sums).subspan(at, size)));
+        WEIR_TRY(exchange_->sum_at_first(std::span(sums).subspan(at, size)));
     }
     // Worker 0's result for all, because processors may differ in the last bit.
     std::vector<double> change(count, 0);

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "lib/apps/lr/lr_solver.h"
 #include "lib/apps/lr/lr_totals.h"
+#include "lib/base/prox.h"
 #include "lib/linalg/logistic.h"
 
 namespace weir::apps {
@@ -97,10 +97,17 @@ Status LrSolver::measure_gap(double objective) {
     linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
     double steepest = 0;
     for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
-        const std::span<double> gradient = pulled_.first(group_range(group).size());
-        linalg::gradient(columns(), group_range(group), scratch_, gradient);
+        const linalg::ColumnRange range = group_range(group);
+        const std::span<double> gradient = pairs_.first(range.size());
+        linalg::gradient(columns(), range, scratch_, gradient);
         if (exchange_->worker_count() > 1) {
-            WEIR_TRY(exchange_->sum_by_key(group_keys(group), gradient));
+            list_shared(group);
+            const std::span<double> sums = pulled_.first(shared_keys_.size());
+            for (uint64_t i = 0; i < sums.size(); ++i)
+                sums[i] = gradient[shared_columns_[i] - range.begin];
+            WEIR_TRY(exchange_->sum_by_key(shared_keys_, sums));
+            for (uint64_t i = 0; i < sums.size(); ++i)
+                gradient[shared_columns_[i] - range.begin] = sums[i];
         }
         for (const double slope : gradient)
             steepest = std::max(steepest, std::abs(slope));
@@ -160,31 +167,34 @@ Result<double> LrSolver::search_line(const SparseWeights& direction, double obje
     return sums[best] < objective * (1 - kRounding) ? kSteps[best] : 0.0;
 }
 
-/// Moves all weights along the direction, on the servers, in one iteration. Every worker that has
-/// a feature pushes its part of the feature's move. A negative curvature marks a push as a move.
+/// Moves all weights along the direction, on the servers, in one iteration. Of the workers that have a
+/// feature the first one pushes its move; a negative curvature marks that. All have the same direction, and
+/// compute the weight as the servers do. (Where processors differ in a last bit, the next pull corrects it.)
 Status LrSolver::move(const SparseWeights& direction, double step) {
-    std::vector<uint64_t> order(direction.size());
-    std::iota(order.begin(), order.end(), uint64_t{0});
+    std::vector<uint64_t> mine;
+    for (uint64_t i = 0; i < direction.size(); ++i) {
+        if (is_mine_.empty() || is_mine_[direction.columns[i]]) mine.push_back(i);
+    }
     const auto key_of = [&](uint64_t i) { return matrix_.keys[direction.columns[i]]; };
-    std::sort(order.begin(), order.end(),
+    std::sort(mine.begin(), mine.end(),
               [&](uint64_t a, uint64_t b) { return key_of(a) < key_of(b); });
     std::vector<uint64_t> keys;
     std::vector<double> pairs;
-    for (const uint64_t i : order) {
-        const double part = counted_part(direction.columns[i]);
+    for (const uint64_t i : mine) {
         keys.push_back(key_of(i));
-        pairs.push_back(step * direction.values[i] * part);
-        pairs.push_back(-part);
+        pairs.push_back(step * direction.values[i]);
+        pairs.push_back(-1);
     }
-    std::vector<double> pulled(keys.size());
     const WaitAtExit wait_at_exit(*exchange_);
     ++iteration_;
     exchange_->push(iteration_, keys, pairs, 0);
-    exchange_->pull(iteration_, keys, pulled);
     WEIR_TRY(exchange_->wait(iteration_));
-    for (uint64_t k = 0; k < order.size(); ++k) {
-        const uint64_t column = direction.columns[order[k]];
-        take_weights({column, column + 1}, {&pulled[k], 1}, false);
+    for (uint64_t i = 0; i < direction.size(); ++i) {
+        const uint64_t column = direction.columns[i];
+        const ProxState<double> old{weights_[column]};
+        const ProxState<double> moved =
+            prox_l1_step(old, step * direction.values[i], -1.0, options_.l1);
+        take_weights({column, column + 1}, {&moved.weight, 1}, false);
     }
     return {};
 }

@@ -121,6 +121,7 @@ Status LrSolver::count_owners() {
                 mine += 1 / ones[k];
             }
         }
+        WEIR_TRY(find_first_owners());
         WEIR_TRY(exchange_->sum({&mine, 1}));
         plan_.feature_count = static_cast<uint64_t>(std::llround(mine));
     }
@@ -131,6 +132,31 @@ Status LrSolver::count_owners() {
     result_.feature_count = plan_.feature_count;
     result_.block_count = plan_.block_count;
     return {};
+}
+
+Status LrSolver::find_first_owners() {
+    is_mine_.assign(matrix_.column_count(), true);
+    const double own = -static_cast<double>(exchange_->worker_index());
+    for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
+        list_shared(group);
+        const std::span<double> first = pulled_.first(shared_keys_.size());
+        std::fill(first.begin(), first.end(), own);
+        WEIR_TRY(exchange_->max_by_key(shared_keys_, first));
+        for (uint64_t i = 0; i < first.size(); ++i)
+            is_mine_[shared_columns_[i]] = first[i] == own;
+    }
+    return {};
+}
+
+void LrSolver::list_shared(uint32_t group) {
+    shared_columns_.clear();
+    shared_keys_.clear();
+    const linalg::ColumnRange range = group_range(group);
+    for (uint64_t column = range.begin; column < range.end; ++column) {
+        if (owner_count_[column] < 2) continue;
+        shared_columns_.push_back(static_cast<uint32_t>(column));
+        shared_keys_.push_back(matrix_.keys[column]);
+    }
 }
 
 Result<LrResult> LrSolver::solve() {

@@ -92,6 +92,9 @@ private:
 
     [[nodiscard]] Status prepare();
     [[nodiscard]] Status count_owners();
+    [[nodiscard]] Status find_first_owners();
+    /// Features of the group that another worker has, too.
+    void list_shared(uint32_t group);
     [[nodiscard]] Status run_pass();
     void choose_features();
     [[nodiscard]] std::span<const float> trust_of(const FeatureRange& range) const noexcept;
@@ -131,6 +134,7 @@ private:
     std::vector<double> weights_;         // per column, as the servers have them
     std::vector<float> trust_;            // per column, never below the servers'
     std::vector<uint32_t> owner_count_;   // per column: workers that have it; empty: one worker
+    std::vector<bool> is_mine_;           // per column: no worker before has it; empty: all are
     std::vector<double> margins_;         // per row
     std::vector<linalg::RowTerm> terms_;  // per row
     std::vector<double> scratch_;         // per row
@@ -146,10 +150,12 @@ private:
     double joint_spent_ns_ = 0;  // estimated cost of the joint steps minus that of the passes
     uint64_t joint_count_ = 0;   // joint steps taken
 
-    std::span<double> pairs_;   // the values that a block pushes
-    std::span<double> pulled_;  // the weights that a block pulls
-    uint64_t iteration_ = 0;    // the last one pushed
-    double dual_ = 0;           // the best lower bound of the optimum so far
+    std::span<double> pairs_;               // the values that a block pushes
+    std::span<double> pulled_;              // the weights that a block pulls
+    std::vector<uint32_t> shared_columns_;  // of list_shared()
+    std::vector<uint64_t> shared_keys_;
+    uint64_t iteration_ = 0;  // the last one pushed
+    double dual_ = 0;         // the best lower bound of the optimum so far
     uint32_t next_gap_pass_ = 0;
     uint64_t start_ns_ = 0;
     LrResult result_;

@@ -152,8 +152,8 @@ struct Rule {
 ///   d = argmin  g d + u/2 d^2 + lambda |w + d|  with |d| <= t;  w += d;
 ///   t = max(4 |d|, t / 2, 1e-9); t begins at first_trust.
 /// If u < 0, the push is a move: w -= g / u, without penalty or bound, and t stays the same.
-/// A push may bring `rest`: a weight that was and stays 0 while |g| < rest becomes -0, which says that the
-/// KKT filter may leave it out.
+/// A push may bring `rest`: a weight that was and stays 0 while |g| < rest is 0 then, and the KKT filter may
+/// leave it out; every other 0 becomes -0.
 /// lambda >= 0, first_trust > 0.
 /// Source: Li et al., OSDI 2014, algorithm 3; Genkin, Lewis, Madigan, 2007
 [[nodiscard]] inline Rule prox_l1(double lambda, double first_trust = 1) {
