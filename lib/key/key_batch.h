@@ -124,6 +124,7 @@ private:
 
         Kept(const Kept&) noexcept {}
 
+        // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): nothing is copied
         Kept& operator=(const Kept&) noexcept { return *this; }
 
         ~Kept() = default;

@@ -3,7 +3,6 @@
 /// \file
 /// sweep(): keeps a table that always gets new keys within limits.
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -44,9 +43,7 @@ template <Value T>
     std::vector<uint64_t> keys;
     const auto expire = [&]() -> Status {
         if (keys.empty()) return {};
-        std::ranges::sort(keys);
-        const auto end = std::unique(keys.begin(), keys.end());
-        keys.erase(end, keys.end());
+        SweepPlan::make_list(keys);
         Status expired = table.expire(keys, plan.cut()).wait();
         keys.clear();
         return expired;

@@ -17,6 +17,18 @@ Result<SweepPlan> SweepPlan::make(const SweepLimits& limits, uint64_t row_bytes)
                     limits.rows_min, limits.bytes_max, row_bytes));
 }
 
+// Here, not in each file that includes weir.h.
+SweepPlan::SweepPlan(const SweepLimits& limits, uint64_t rows_max) noexcept
+    : limits_(limits), rows_max_(rows_max) {}
+
+SweepPlan::SweepPlan(SweepPlan&& other) noexcept = default;
+SweepPlan::~SweepPlan() = default;
+
+void SweepPlan::make_list(std::vector<uint64_t>& keys) {
+    std::ranges::sort(keys);
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+}
+
 void SweepPlan::count(std::span<const uint32_t> stamps) {
     rows_ += stamps.size();
     for (size_t i = 0; i < stamps.size();) {  // neighbours are often equal

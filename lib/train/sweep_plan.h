@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "lib/base/result.h"
 
@@ -29,6 +30,12 @@ public:
     /// Errors: Errc::kInvalidArgument if the floor is above the cap
     [[nodiscard]] static Result<SweepPlan> make(const SweepLimits& limits, uint64_t row_bytes);
 
+    SweepPlan(SweepPlan&& other) noexcept;
+    ~SweepPlan();
+
+    /// Makes a list of keys that were chosen: ascending, each once.
+    static void make_list(std::vector<uint64_t>& keys);
+
     void count(std::span<const uint32_t> stamps);
     /// All have been counted.
     void decide();
@@ -45,8 +52,7 @@ public:
     [[nodiscard]] bool choose(uint32_t stamp) noexcept;
 
 private:
-    SweepPlan(const SweepLimits& limits, uint64_t rows_max) noexcept
-        : limits_(limits), rows_max_(rows_max) {}
+    SweepPlan(const SweepLimits& limits, uint64_t rows_max) noexcept;
 
     SweepLimits limits_;
     uint64_t rows_max_;

@@ -9,7 +9,7 @@ namespace weir {
 namespace {
 
 /// Appends entries, merging neighbours with equal times.
-class Entries {
+class ClockEntries {
 public:
     void add(uint64_t from, uint64_t time) {
         if (all_.empty()) from = 0;
@@ -89,7 +89,7 @@ void RangeClock::remove(size_t i) {
 }
 
 void RangeClock::adopt(const SegmentList& before, const SegmentList& after) {
-    Entries adopted;
+    ClockEntries adopted;
     for (const PositionRange segment : after.segments()) {
         uint64_t next = segment.first;  // the first position that has not been looked at
         bool whole = false;

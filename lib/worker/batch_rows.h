@@ -61,6 +61,8 @@ public:
           places_(batch.places()),
           counts_(batch.counts()) {}
 
+    BatchCall(const BatchCall&) = delete;
+    BatchCall& operator=(const BatchCall&) = delete;
     ~BatchCall() override;
 
     /// How rows of one key become one.

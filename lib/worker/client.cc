@@ -82,7 +82,7 @@ Status Client::barrier(std::chrono::nanoseconds at_most, std::span<const TaskId>
     // They may hold rows back when they start.
     if (core.has_filters() && !after.empty())
         WEIR_TRY(state_->finish(core.wait_for(deadline_ns, after)));
-    const Status flushed = flush_held();
+    Status flushed = flush_held();
     WEIR_TRY(state_->finish(core.barrier(deadline_ns, after)));
     return flushed;
 }

@@ -104,7 +104,7 @@ Status Collectives::run_in_turn(const std::shared_ptr<ClientState>& state, const
     }
     const bool is_broadcast = call.operation == Operation::kBroadcast;
     // A worker whose values cannot be reduced brings none, so that all are at the same call afterwards.
-    const Status finite = is_broadcast ? Status() : check_finite(call);
+    Status finite = is_broadcast ? Status() : check_finite(call);
     const bool gives = finite && (!is_broadcast || call.from == core.worker());
     const bool takes = rows > 0 && (!is_broadcast || !gives);
     if (gives) {

@@ -11,7 +11,7 @@ namespace weir {
 namespace {
 
 /// Workers, or groups of those that say the same. More are counted.
-constexpr size_t kNamedMax = 4;
+constexpr size_t kNamedLostMax = 4;
 
 }  // namespace
 
@@ -55,7 +55,7 @@ Error LostWorkers::error(std::string_view with_what) const {
                                                        : "gave up: " + worker.end.why);
         if (worker.end.status == Errc::kPeerLost) {
             if (echo.empty()) echo = text;
-        } else if (named == kNamedMax) {
+        } else if (named == kNamedLostMax) {
             others += same;
         } else {
             causes += (named++ == 0 ? "" : "; ") + text;

@@ -76,17 +76,8 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
         return false;
     }
     if (standing_.is_moving()) [[unlikely]] {
-        if (sent.erases() && table.holds_erasures()) {
-            table.pins.hold_push();
-            table.has_held_erasures = true;
-            return false;
-        }
-        const Errc moving = judge(table, sent);
-        if (moving == Errc::kBusy) {
-            table.pins.hold_push();
-            waits_for_room_ = true;
-            return false;
-        }
+        const Errc moving = judge_or_hold(table, sent);
+        if (moving == Errc::kBusy) return false;
         if (moving != Errc::kOk) return reply(moving);
     }
     const Request* const expanded = waiting_.expand(table, sent);
@@ -122,6 +113,21 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
         counters_.keys_pushed += h.count;
     }
     return reply(status);
+}
+
+/// As judge(), also of erasures that wait for others. If it must wait, it is held.
+Errc Pushes::judge_or_hold(ShardTable& table, const Request& request) {
+    if (request.erases() && table.holds_erasures()) {
+        table.pins.hold_push();
+        table.has_held_erasures = true;
+        return Errc::kBusy;
+    }
+    const Errc moving = judge(table, request);
+    if (moving == Errc::kBusy) {
+        table.pins.hold_push();
+        waits_for_room_ = true;
+    }
+    return moving;
 }
 
 /// Whether a push can be executed now: kOk, or kBusy if it must wait until streams have room, or

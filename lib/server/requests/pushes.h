@@ -42,6 +42,7 @@ public:
 private:
     [[nodiscard]] bool execute(const Session& session, ShardTable& table, PushOrder& order,
                                const Request& sent);
+    [[nodiscard]] Errc judge_or_hold(ShardTable& table, const Request& request);
     [[nodiscard]] Errc judge(const ShardTable& table, const Request& request) const;
     void pull_pushed(ShardTable& table, const Request& push);
     [[nodiscard]] uint32_t first_segment(const ShardTable& table,
