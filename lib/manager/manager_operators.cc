@@ -247,6 +247,7 @@ JobStatus Manager::make_status() const {
         at->second.bytes = counters.table_bytes;
         at->second.pushes = counters.pushes;
         at->second.pulls = counters.pulls;
+        status.filters.add(counters.filters);
     }
     const std::map<uint32_t, uint64_t> silent_ns = silent_servers(clock_.now_ns());
     const std::map<uint32_t, LearningProgress> learning = membership_->learning();

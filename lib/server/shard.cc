@@ -86,7 +86,7 @@ void Shard::thrown(const std::string& what) {
     const Error why(
         Errc::kException,
         fmt::format("{} ({}); the job ends, because the push would throw again wherever "
-                    "it came again; mend the rule, and start the job again{}",
+                    "it came again; mend what threw, and start the job again{}",
                     what, name(), resume_if_there(options_.checkpoint_folder)));
     log(LogLevel::kError, "{}", why.text());
     standing_.throw_out(why);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lib/base/byte_codec.h"
+#include "lib/wire/filter_traffic_codec.h"
 #include "lib/wire/messages.h"
 #include "lib/wire/work_share.h"
 
@@ -146,6 +147,7 @@ std::vector<std::byte> JobStatus::encode() const {
         w.text(one.table).number(one.iteration).number(one.late_count);
         write_list(w, one.late, number);
     });
+    write(w, filters);
     return std::move(w).take();
 }
 
@@ -214,6 +216,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
                           read_list(r, room, status.workers, worker) && read(r, status.work) &&
                           read_list(r, room, status.losers, number) &&
                           read_list(r, room, status.open, iteration);
+    if (is_whole) read(r, status.filters);
     if (!is_whole || !r.done()) return std::nullopt;
     return status;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/wire/filter_traffic.h"
 #include "lib/wire/on_worker_loss.h"
 
 namespace weir {
@@ -153,6 +154,7 @@ struct JobStatus {
     uint64_t lease_ms = 0;              ///< WEIR_LEASE_MS of the manager
     std::vector<uint32_t> losers = {};  ///< shards that have yet to hand over what they lose
     std::vector<OpenIteration> open = {};
+    FilterTraffic filters = {};  ///< as all shards that have answered have counted
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<JobStatus> decode(std::span<const std::byte> body);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lib/base/byte_codec.h"
+#include "lib/wire/filter_traffic_codec.h"
 
 namespace weir {
 namespace {
@@ -17,7 +18,7 @@ std::optional<Message> whole(const ByteReader& reader, Message message) {
     return message;
 }
 
-/// All fields of a StatsMessage, in the order in which they are encoded.
+/// All numbers of a StatsMessage, in the order in which they are encoded.
 std::array<uint64_t*, 11> fields(StatsMessage& m) {
     return {&m.pushes,           &m.pulls,          &m.keys_pushed, &m.bytes_copied,
             &m.bytes_sent,       &m.bytes_received, &m.keys_held,   &m.lists_remembered,
@@ -192,6 +193,7 @@ std::vector<std::byte> StatsMessage::encode() const {
     ByteWriter writer;
     for (const uint64_t* const field : fields(copy))
         writer.number(*field);
+    write(writer, filters);
     writer.number(static_cast<uint32_t>(open.size()));
     for (const OpenIteration& one : open) {
         writer.number(one.table).number(one.iteration).number(one.late_count);
@@ -207,6 +209,7 @@ std::optional<StatsMessage> StatsMessage::decode(std::span<const std::byte> body
     StatsMessage message;
     for (uint64_t* const field : fields(message))
         *field = reader.number<uint64_t>();
+    read(reader, message.filters);
     const auto open_count = reader.number<uint32_t>();
     if (open_count > kOpenMax) return std::nullopt;
     message.open.resize(open_count);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/base/result.h"
+#include "lib/wire/filter_traffic.h"
 
 namespace weir {
 
@@ -158,6 +159,8 @@ struct StatsMessage {
     uint64_t registered_bytes = 0;
     uint64_t used_bytes = 0;   ///< of that pool, by this shard: tables, lists, fetched bytes
     uint64_t table_bytes = 0;  ///< of used_bytes, what does not come from caches
+
+    FilterTraffic filters = {};  ///< of bodies that came, and of values of pulls that take codecs
 
     /// An iteration that has begun here and is not closed.
     struct OpenIteration {

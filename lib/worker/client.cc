@@ -298,6 +298,7 @@ Status Client::leave(const Status& outcome) {
     WEIR_TRY(state_->may_wait());
     ClientCore& core = state_->core();
     const Status flushed = outcome ? flush_held() : Status();
+    if (outcome) core.warn_of_held();
     // Shards drop what a worker has sent that is not in the view any more.
     if (outcome) state_->wait_until([&] { return !core.has_open_values() || core.finished(); });
     // A worker may give up because it cannot reach the manager: do not wait long for the answer.

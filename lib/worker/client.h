@@ -26,8 +26,8 @@
 #include "lib/store/rules/rules.h"
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
+#include "lib/wire/filter_traffic.h"
 #include "lib/wire/work_share.h"
-#include "lib/worker/filters/filter_traffic.h"
 #include "lib/worker/job_event.h"
 
 namespace weir {

@@ -285,6 +285,9 @@ public:
     /// Pushes what is held back: a call for each table that has no iterations. As Client::flush().
     [[nodiscard]] std::vector<CallId> flush() { return operations_.flush(); }
 
+    /// As the worker leaves, behind flush().
+    void warn_of_held() { operations_.warn_of_held(); }
+
     /// Whether some table has, or a call has named some.
     [[nodiscard]] bool has_filters() const noexcept { return !filters_.empty(); }
 

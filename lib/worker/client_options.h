@@ -10,7 +10,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/node/manager_link.h"
-#include "lib/worker/filters/filter_traffic.h"
+#include "lib/wire/filter_traffic.h"
 
 namespace weir {
 

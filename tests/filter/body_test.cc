@@ -389,6 +389,56 @@ TEST_SUITE("body") {
         CHECK(codecs_of(made, kTablesOwn) == 0);
     }
 
+    /// What was sent changes while it is decoded: as soon as the table's codec is asked.
+    class ChangesBody final : public ValueCodec {
+    public:
+        explicit ChangesBody(Bytes& sent) : sent_(sent) {}
+
+        [[nodiscard]] bool takes(ValueType type) const noexcept override {
+            return kSame.takes(type);
+        }
+
+        [[nodiscard]] std::optional<size_t> encode(ValueType type, View values,
+                                                   std::span<std::byte> body) const override {
+            return kSame.encode(type, values, body);
+        }
+
+        [[nodiscard]] Status decode(ValueType type, View body,
+                                    std::span<std::byte> values) const override {
+            for (std::byte& byte : sent_)
+                byte = ~byte;
+            return kSame.decode(type, body, values);
+        }
+
+    private:
+        Bytes& sent_;
+    };
+
+    TEST_CASE("what changes while it is read is what it was at first") {
+        WEIR_TEST_SEED(seed, 12);
+        Random random(seed);
+        BodyDecoder decoder;
+        constexpr Codecs kSome[] = {kTablesOwn, kTablesOwn | kKept, kTablesOwn | kZeros,
+                                    kTablesOwn | kZeros | kKept | kKeyDifferences};
+        for (const Codecs codecs : kSome) {
+            BodyForm form{kFloat, 2, 500, &kSame};
+            Made made = make(random, form, codecs, Values::kAnyBits, 0);
+            for (size_t at = 1; at < made.rows.size(); at += sizeof(float)) {
+                const bool is_zero = (codecs & kZeros) != 0 && random.below(2) == 0;
+                std::ranges::fill(std::span(made.rows).subspan(at, sizeof(float)),
+                                  is_zero ? std::byte{0} : std::byte{7});  // else alike
+            }
+            Bytes sent = encoded(made, codecs);
+            const ChangesBody changes(sent);
+            form.own = &changes;
+            const Result<Body> decoded = decoder.decode(form, codecs, sent);
+            REQUIRE(decoded);
+            CHECK(std::ranges::equal(decoded->rows, View(made.rows).subspan(1)));
+            CHECK(std::ranges::equal(decoded->kept, made.kept));
+            CHECK(std::ranges::equal(decoded->keys, made.keys));
+        }
+    }
+
     TEST_CASE("bits behind the last row or value are refused") {
         const Made some = [] {
             Made made = floats(std::vector<float>{1, 0, 0});

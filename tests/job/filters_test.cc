@@ -157,6 +157,33 @@ TEST_SUITE("filters") {
         CHECK_FALSE(pushed);
     }
 
+    TEST_CASE("values that the codec of a table cannot decode end their pull, not the worker") {
+        const auto job = start_job(with_broken_codec());
+        Client client = std::move(job->make_client(0)).value();
+        auto table = client.create_table<float>("t", {.rule = assign(), .codec = "broken"});
+        REQUIRE(table.has_value());
+        std::vector<uint64_t> keys(100);
+        for (size_t i = 0; i < keys.size(); ++i)
+            keys[i] = i;
+        std::vector<float> out(keys.size());
+        for (const float value : {BrokenCodec::kThrows, BrokenCodec::kRefused, 4.0F}) {
+            const std::vector<float> values(keys.size(), value);
+            REQUIRE(table->push(keys, values).wait());
+            const Status pulled = table->pull(keys, out, {.filters = kTableCodec}).wait();
+            if (value == BrokenCodec::kThrows) {
+                CHECK(pulled.code() == Errc::kException);
+                CHECK(pulled.error().text().find("codec 'broken' threw as it decoded: two of") !=
+                      std::string::npos);
+            } else if (value == BrokenCodec::kRefused) {
+                CHECK(pulled.code() == Errc::kProtocol);
+            } else {
+                CHECK(pulled);
+                CHECK(out[7] == 4);
+            }
+        }
+        REQUIRE(client.leave());
+    }
+
     TEST_CASE("a codec that throws at a server ends the job with its name") {
         const auto job = start_job(with_broken_codec());
         Client client = std::move(job->make_client(0)).value();

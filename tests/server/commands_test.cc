@@ -84,6 +84,35 @@ TEST_SUITE("commands") {
         CHECK(status.open[0].late_count == 1);
     }
 
+    TEST_CASE("a command sees what filters have made of pushes and pulls, at all shards") {
+        SimCluster cluster(17, {}, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, dense_table("numbers", 800));
+        REQUIRE(table.has_value());
+        const Filters chain = *Filters::parse("significant=0,zeros");
+        CallOptions options;
+        options.filters = &chain;
+        std::vector<float> few(800);
+        few[3] = few[700] = 5;
+        ClientCore& client = *cluster.workers[0];
+        REQUIRE(cluster.finish(
+            0, client.push(*table, KeyRange{0, 800}, std::as_bytes(std::span(few)), options)));
+        const Filters codecs = *Filters::parse("zeros");
+        options.filters = &codecs;
+        std::vector<float> out(800);
+        REQUIRE(cluster.finish(0, client.pull(*table, KeyRange{0, 800},
+                                              std::as_writable_bytes(std::span(out)), options)));
+        CHECK(out == few);
+        RawWorker command(cluster, 99);
+        const FilterTraffic filters = status_of(command).filters;
+        CHECK(filters.rows_pushed == 800);
+        CHECK(filters.rows_kept == 2);
+        CHECK(filters.selectors == FilterBytes{3200, 8});
+        CHECK(filters.pulled_zeros.before == 3200);
+        CHECK(filters.pulled_zeros.after >= 8 + 800 / 8);
+        CHECK(filters.pulled_zeros.after < 3200 / 8);
+    }
+
     TEST_CASE("a command sees every open iteration of every table, and who is late for each") {
         SimCluster cluster(16, {}, {});
         REQUIRE(cluster.start());

@@ -311,7 +311,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
         self.assertLess(self.result()["history"][0]["objective"], 1)  # of weights of 0 it is 69, and after a pass from there 10
 
     def test_servers_have_the_tables_of_one_share_however_often_the_work_is_dealt_out(self):
-        """Weights, three tables of sums, and that of allreduce()."""
+        """Weights, four tables of sums and lists, and that of allreduce()."""
         os.mkdir(self.path("saved"))
         with self.job(testing.endless(), *testing.ENDLESS, "--checkpoint", self.path("saved")) as job:
             self.begin(job)
@@ -321,7 +321,7 @@ class LrJoin(testing.Folder, unittest.TestCase):
                 self.trains_on(job, WORKERS[0])
                 joiner.process.kill()
                 self.until_sharing(job, (0, 1))
-            self.assertTrue(job.until(lambda: self.shown(job)["tables"] == 5), f"{self.status(job)}\n{job.everything()}")
+            self.assertTrue(job.until(lambda: self.shown(job)["tables"] == 6), f"{self.status(job)}\n{job.everything()}")
             self.trains_on(job, WORKERS[0])
             os.kill(job.pid(SERVER), signal.SIGUSR1)
             self.assertTrue(job.until(lambda: "checkpoint 1 is in" in job.err(SERVER)), job.everything())

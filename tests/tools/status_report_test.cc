@@ -67,6 +67,23 @@ TEST_SUITE("status_report") {
               R"({"count":3,"leader_rank":4,"heard":3,"term":9,"log_bytes":1536})");
     }
 
+    TEST_CASE("the text says what filters save, and nothing of those that save nothing") {
+        JobStatus status;
+        status.filters.integers = {1000, 1000};
+        CHECK(status_text(status).find("filters") == std::string::npos);
+        status.filters.zeros = {1000, 250};
+        status.filters.pulled_compress = {400, 300};
+        CHECK(says(status, "filters: pushes: zeros 75 % less; pulls: compress 25 % less\n"));
+        status.filters.rows_pushed = 50;
+        status.filters.rows_kept = 5;
+        CHECK(says(status,
+                   "filters: pushes: zeros 75 % less; pulls: compress 25 % less; 5 of 50 "
+                   "rows kept\n"));
+        const Json json = Json::parse(status_json(status)).at("filters");
+        CHECK(json.at("pushed").at("zeros").dump() == R"({"after":250,"before":1000})");
+        CHECK(json.at("rows_kept") == 5);
+    }
+
     TEST_CASE("the text says nothing of checkpoints in a job without a folder for them") {
         CHECK(says(JobStatus::Checkpoints{}, ""));
         CHECK(

@@ -32,6 +32,10 @@ JobStatus full_status() {
     status.managers = {3, 1, 2, 7, 12345};
     status.checkpoints = {true, false, 4, 900, 80, 2, "the disk is full", 1200};
     status.losers = {1};
+    status.filters.zeros = {100, 20};
+    status.filters.pulled_compress = {7, 3};
+    status.filters.rows_pushed = 50;
+    status.filters.rows_kept = 5;
     status.open = {{"numbers", 5, 7, {0, 4}}, {"numbers", 6, 0, {}}};
     return status;
 }

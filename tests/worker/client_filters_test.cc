@@ -170,6 +170,57 @@ TEST_SUITE("client_filters") {
         }
     }
 
+    TEST_CASE("a call that a later filter refuses leaves held what was") {
+        FilteredTable cluster(Layout::kSparse);
+        cluster.use("significant=1e4,round=float16");
+        const std::vector<float> first(kFilteredKeys, 9000);
+        REQUIRE(cluster.push(first));  // all is held
+        const std::vector<float> second(kFilteredKeys, 60'000);
+        CHECK_FALSE(cluster.push(second));  // 69,000 is no float16
+        CHECK(cluster.values() == std::vector<float>(kFilteredKeys));
+        REQUIRE(cluster.flush());
+        CHECK(cluster.values() == first);
+    }
+
+    TEST_CASE("what is held and what is pushed may not be an infinity together") {
+        FilteredTable cluster(Layout::kDense);
+        cluster.use("significant=1e38");
+        std::vector<float> values(kFilteredKeys, 0.9e38F);
+        REQUIRE(cluster.push(values));
+        values.assign(kFilteredKeys, 3e38F);
+        const Status refused = cluster.push(values);
+        CHECK(refused.code() == Errc::kNotFinite);
+        CHECK(refused.error().text().find("flush() more often") != std::string::npos);
+        REQUIRE(cluster.flush());
+        CHECK(cluster.values() == std::vector<float>(kFilteredKeys, 0.9e38F));
+    }
+
+    TEST_CASE("a push of two tables of which one refuses leaves held what was in the other") {
+        FilteredTable cluster(Layout::kSparse);
+        cluster.use("significant=100");
+        const std::vector<float> first(kFilteredKeys, 60);
+        REQUIRE(cluster.push(first));
+        const auto other =
+            cluster.make_table(0, table_of(Layout::kSparse, "other", 0, ValueType::kFloat32));
+        REQUIRE(other.has_value());
+        ClientCore& client = *cluster.workers[0];
+        REQUIRE(client.set_filters(*other, *Filters::parse("round=float16")));
+        const std::vector<float> large(kFilteredKeys, 1e6F);
+        std::vector<Operation> both(2);
+        both[0].table = &cluster.table;
+        both[1].table = &*other;
+        for (Operation& one : both) {
+            one.keys = cluster.keys;
+            one.row_bytes = sizeof(float);
+        }
+        both[0].values = std::as_bytes(std::span(first));  // 120 would travel
+        both[1].values = std::as_bytes(std::span(large));
+        CHECK_FALSE(cluster.finish(0, client.start(both)));
+        CHECK(cluster.values() == std::vector<float>(kFilteredKeys));
+        REQUIRE(cluster.flush());
+        CHECK(cluster.values() == first);
+    }
+
     TEST_CASE("what is held back of a table that is dropped is gone, and no flush fails by it") {
         FilteredTable job(Layout::kSparse);
         job.use("significant=4");
@@ -346,6 +397,25 @@ TEST_SUITE("client_filters") {
         const std::vector<float> sums = job.values();
         for (size_t i = 0; i < sums.size(); ++i)
             CHECK(sums[i] == 4 * pushed[i]);
+    }
+
+    TEST_CASE("calls name some filters again and again, not new ones for ever") {
+        FilteredTable job(Layout::kSparse);
+        CallOptions options;
+        const std::vector<float> values(kFilteredKeys, 1);
+        for (int i = 0; i < 100; ++i) {
+            const Filters filters{filters::significant(0.001 * (1 + i % 60))};
+            options.filters = &filters;
+            REQUIRE(job.push(values, options));
+        }
+        Status last;
+        for (int i = 100; last && i < 200; ++i) {
+            const Filters filters{filters::significant(i)};
+            options.filters = &filters;
+            last = job.push(values, options);
+        }
+        CHECK(last.code() == Errc::kInvalidArgument);
+        CHECK(last.error().text().find("64 different filters") != std::string::npos);
     }
 
     TEST_CASE("filters that a table cannot have are refused, and it keeps its own") {

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "lib/filter/filters.h"
 #include "tests/cluster/sim_cluster.h"
 #include "tests/frames.h"
 
@@ -245,6 +246,45 @@ TEST_SUITE("hostile shard") {
         const std::string text = rogue.client().take(call).error().text();
         INFO(text);
         CHECK(text.find("is gone; it has closed the connection") != std::string::npos);
+    }
+
+    TEST_CASE("values in codecs that were not asked for, or that are no values, end their pull") {
+        RogueShard rogue;
+        REQUIRE(rogue.client().set_filters(rogue.table, *Filters::parse("zeros")));
+        constexpr size_t kValues = 32;
+        const auto answered = [&](std::optional<wire::EncodedValues> said,
+                                  const std::vector<std::byte>& values) {
+            std::vector<double> out(kValues);
+            const auto call = rogue.pull(true, out);
+            REQUIRE(rogue.run_until([&] { return rogue.asked.has_value(); }));
+            std::vector<std::byte> body;
+            if (said) {
+                const auto head = std::as_bytes(std::span(&*said, 1));
+                body.assign(head.begin(), head.end());
+            }
+            body.insert(body.end(), values.begin(), values.end());
+            rogue.send(RogueShard::reply_to(rogue.asked->request), body);
+            REQUIRE(rogue.run_until([&] { return rogue.client().done(call); }));
+            Status ended = rogue.client().take(call);
+            CHECK(out[0] == (ended ? 0 : -1));
+            return ended.code();
+        };
+        constexpr uint32_t kBytes = kValues * sizeof(double);
+        const std::vector<std::byte> zeros(kBytes);
+        const std::vector<std::byte> few(kValues / 8);  // a bit for each: none is there
+        CHECK(answered(wire::EncodedValues{0, kBytes}, zeros) == Errc::kOk);
+        CHECK(answered(wire::EncodedValues{kZeros, kValues / 8}, few) == Errc::kOk);
+        CHECK(answered({}, {}) == Errc::kProtocol);
+        CHECK(answered({}, few) == Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{0, kBytes - 8}, std::vector<std::byte>(kBytes - 8)) ==
+              Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{kCompress, kValues / 8}, few) == Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{kKept, kValues / 8}, few) == Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{1U << 16, kBytes}, zeros) == Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{kZeros, kBytes}, zeros) == Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{kZeros, ~0U}, few) == Errc::kProtocol);
+        CHECK(answered(wire::EncodedValues{kZeros, 0}, {}) == Errc::kProtocol);
+        CHECK_FALSE(rogue.closed);
     }
 
     TEST_CASE("a shard cannot show an older iteration than was asked for") {

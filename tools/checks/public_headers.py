@@ -27,8 +27,7 @@ PUBLIC = (
     "lib/filter/select/held_back.h", "lib/filter/select/round_form.h", "lib/filter/select/selector.h", "lib/job/job.h",
     "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/narrow_float.h", "lib/key/value_type.h", "lib/store/rules/combine_as.h",
     "lib/store/rules/rule.h", "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
-    "lib/task/consistency.h", "lib/task/task_id.h", "lib/train/sweep.h", "lib/train/sweep_plan.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
-    "lib/worker/filters/filter_traffic.h",
+    "lib/task/consistency.h", "lib/task/task_id.h", "lib/train/sweep.h", "lib/train/sweep_plan.h", "lib/wire/filter_traffic.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
     "lib/worker/iterations.h", "lib/worker/job_event.h", "lib/worker/scan.h", "lib/worker/table.h",
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lib/base/check.h"
+#include "lib/key/finite.h"
 
 namespace weir {
 namespace {
@@ -48,8 +49,7 @@ const std::byte* HeldBack::find(uint64_t key) const noexcept {
     return slot == KeySlots::kNone ? nullptr : row_at(slot);
 }
 
-void HeldBack::merge(const CallKeys& keys, std::span<const std::byte> values,
-                     MergedRows& merged) const {
+void HeldBack::merge(const CallKeys& keys, std::span<const std::byte> values, MergedRows& merged) {
     WEIR_CHECK(values.size() == keys.size() * row_bytes_);
     merged.values.assign(values.begin(), values.end());
     merged.slots.assign(keys.size(), KeySlots::kNone);
@@ -65,8 +65,11 @@ void HeldBack::merge(const CallKeys& keys, std::span<const std::byte> values,
     if (merged.held_count == 0) return;
     for (size_t i = 0; i < count; ++i) {
         if (i + kKeysAhead < count) prefetch_row(merged.slots[i + kKeysAhead]);
-        if (merged.slots[i] != KeySlots::kNone)
-            combine_(row_at(merged.slots[i]), merged.values.data() + i * row_bytes_, rows_.width);
+        if (merged.slots[i] == KeySlots::kNone) continue;
+        std::byte* const row = merged.values.data() + i * row_bytes_;
+        combine_(row_at(merged.slots[i]), row, rows_.width);
+        if (!all_finite(rows_.type, row, rows_.width)) [[unlikely]]
+            overflowed_ = keys[i];
     }
 }
 
@@ -111,9 +114,62 @@ void HeldBack::free_rows(const CallKeys& keys, std::span<const uint32_t> slots,
             prefetch_change(keys[next], slots[next], has_bit(kept, next));
         if (slots[i] == KeySlots::kNone) continue;
         if (!has_bit(kept, i) && !is_nothing(rows.data() + i * row_bytes_)) continue;
+        note_change(keys[i], slots[i]);
         slots_.erase(keys[i]);
         free_.push_back(slots[i]);
     }
+}
+
+/// The row of `slot`, or none, is what undo() brings back.
+void HeldBack::note_change(uint64_t key, uint32_t slot) {
+    if (!log_.is_on) return;
+    log_.keys.push_back(key);
+    log_.were_held.push_back(slot != KeySlots::kNone);
+    if (slot == KeySlots::kNone) return;
+    const std::byte* const row = row_at(slot);
+    log_.rows.insert(log_.rows.end(), row, row + row_bytes_);
+}
+
+void HeldBack::clear_log() {
+    constexpr size_t kKeptBytes = size_t{1} << 20;
+    if (log_.rows.capacity() > kKeptBytes) log_ = {};
+    log_.keys.clear();
+    log_.were_held.clear();
+    log_.rows.clear();
+    log_.is_on = false;
+}
+
+void HeldBack::begin_call() {
+    clear_log();
+    log_.is_on = true;
+    overflowed_.reset();
+}
+
+void HeldBack::end_call() {
+    clear_log();
+}
+
+/// The other way round, so that there is room at each step, as there was.
+void HeldBack::undo() {
+    log_.is_on = false;
+    size_t end = log_.rows.size();
+    for (size_t i = log_.keys.size(); i-- > 0;) {
+        const uint64_t key = log_.keys[i];
+        const uint32_t slot = slots_.find(key);
+        if (!log_.were_held[i]) {
+            slots_.erase(key);
+            free_.push_back(slot);
+            continue;
+        }
+        end -= row_bytes_;
+        const std::byte* const row = log_.rows.data() + end;
+        if (slot != KeySlots::kNone) {
+            copy_row(row_at(slot), row);
+        } else {
+            WEIR_CHECK(hold(key, row));
+        }
+    }
+    clear_log();
 }
 
 bool HeldBack::hold(uint64_t key, const std::byte* row) {
@@ -145,8 +201,11 @@ void HeldBack::settle(const CallKeys& keys, std::span<const uint32_t> slots,
         const std::byte* const row = rows.data() + i * row_bytes_;
         if (is_nothing(row)) continue;
         if (slots[i] != KeySlots::kNone) {
+            note_change(keys[i], slots[i]);
             copy_row(row_at(slots[i]), row);
-        } else if (!hold(keys[i], row)) {
+        } else if (hold(keys[i], row)) {
+            note_change(keys[i], KeySlots::kNone);
+        } else {
             set_bit(kept, i);
         }
     }
@@ -160,6 +219,7 @@ void HeldBack::take_all(std::vector<uint64_t>& keys, std::vector<std::byte>& row
     rows.resize(sorted_.size() * row_bytes_);
     for (size_t i = 0; i < sorted_.size(); ++i) {
         keys[i] = sorted_[i].first;
+        note_change(keys[i], sorted_[i].second);
         copy_row(rows.data() + i * row_bytes_, row_at(sorted_[i].second));
     }
     slots_.clear();

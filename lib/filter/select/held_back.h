@@ -59,7 +59,7 @@ public:
 
     /// Makes `merged`: of each key what is held and what is pushed, combined.
     /// Shape: values.size() == keys.size() * row_bytes()
-    void merge(const CallKeys& keys, std::span<const std::byte> values, MergedRows& merged) const;
+    void merge(const CallKeys& keys, std::span<const std::byte> values, MergedRows& merged);
 
     /// From now on, nothing is held of the keys whose bit in `kept` is set, and of the others their
     /// rows in `rows`. Those for which there is no room get their bit set: they travel.
@@ -71,7 +71,27 @@ public:
     /// flush().
     void take_all(std::vector<uint64_t>& keys, std::vector<std::byte>& rows);
 
+    // What a call changes is taken back if nothing of it can be sent. Selectors need none of these.
+
+    /// A call begins: undo() will take back what settle() and take_all() change from now on.
+    void begin_call();
+    /// All is held again that was at begin_call(), and nothing else.
+    void undo();
+    /// The call is sent.
+    void end_call();
+
+    /// A key of which merge() has made an infinity or a NaN of finite rows, in this call.
+    [[nodiscard]] std::optional<uint64_t> overflowed_key() const noexcept { return overflowed_; }
+
 private:
+    /// What was held of keys before they changed.
+    struct Log {
+        bool is_on = false;
+        std::vector<uint64_t> keys;
+        std::vector<bool> were_held;
+        std::vector<std::byte> rows;  ///< of those that were
+    };
+
     static constexpr size_t kChunkBytes = size_t{64} << 10;
 
     [[nodiscard]] std::byte* row_at(uint32_t slot) const noexcept {
@@ -89,6 +109,8 @@ private:
                    std::span<const std::byte> rows, std::span<const std::byte> kept);
     [[nodiscard]] bool hold(uint64_t key, const std::byte* row);
     void copy_row(std::byte* to, const std::byte* from) const noexcept;
+    void note_change(uint64_t key, uint32_t slot);
+    void clear_log();
 
     RowKind rows_;
     CombineRow combine_;
@@ -103,6 +125,8 @@ private:
     std::vector<uint32_t> free_;                         ///< slots that are free, below slot_count_
     uint32_t slot_count_ = 0;                            ///< slots that were ever used
     std::vector<std::pair<uint64_t, uint32_t>> sorted_;  ///< of take_all()
+    Log log_;
+    std::optional<uint64_t> overflowed_;
 };
 
 }  // namespace weir

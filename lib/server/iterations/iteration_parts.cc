@@ -121,6 +121,8 @@ void IterationParts::apply(ShardTable& table, const Request& sent) {
             record_made_rows(table, request, row_count);
         }
     }
+    if (outcome.status == Errc::kOk && sent.is_encoded()) [[unlikely]]
+        waiting_.count_expanded(table, sent);
     end(table, part, h, outcome, all);
 }
 

@@ -82,6 +82,10 @@ void TableReads::pull_encoded(ShardTable& table, const Request& request, size_t 
     if (!raw) return end_pull(request, raw.code(), shown);
     const BodyForm form = table.rows->pulled_form(request.header.count);
     const Codecs used = encoder_.encode({.form = form, .rows = *raw}, request.codecs);
+    if (used != 0)
+        counters_.filters.note_pull(encoder_.sizes());
+    else
+        counters_.filters.note_plain_pull(raw->size());
     const std::span<const std::byte> values = used != 0 ? encoder_.body() : *raw;
     const wire::EncodedValues said{used, static_cast<uint32_t>(values.size())};
     const std::span<const std::byte> head = std::as_bytes(std::span(&said, 1));

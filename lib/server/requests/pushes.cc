@@ -99,6 +99,8 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
     if (status == Errc::kOk)
         status = push_entries(table, *entries, request, arguments ? &*arguments : nullptr);
     if (status == Errc::kOk) {
+        if (sent.is_encoded()) [[unlikely]]
+            waiting_.count_expanded(table, sent);
         touched.raise(*order.clock, held, time);
         order.last = request.number;
         if (standing_.is_moving()) [[unlikely]]

@@ -51,6 +51,17 @@ const Request* WaitingRequests::expand_body(const ShardTable& table, const Reque
     return &expanded_;
 }
 
+/// The push that was expanded last has been executed.
+void WaitingRequests::count_expanded(const ShardTable& table, const Request& push) {
+    const size_t key_bytes =
+        push.has_keys_in_body() ? push.header.count * sizeof(uint64_t) : size_t{0};
+    counters_.filters.note_push(decoder_.sizes(), key_bytes);
+    if (expanded_.kept.empty()) return;
+    const size_t row_bytes = table.rows->pushed_form(0).row_bytes();
+    counters_.filters.note_selected(push.header.count, expanded_.values.size() / row_bytes,
+                                    row_bytes);
+}
+
 /// Maps the keys and values that lie in the worker's memory. False: they cannot be mapped.
 bool WaitingRequests::map(Request& request) {
     const wire::FrameHeader& h = request.header;

@@ -42,6 +42,8 @@ public:
         return push.is_encoded() ? expand_body(table, push) : &push;
     }
 
+    void count_expanded(const ShardTable& table, const Request& push);
+
     /// A connection whose worker has sent what is no body, and what is wrong with that.
     struct Refused {
         ConnectionId connection = 0;

@@ -51,6 +51,8 @@ public:
         try {
             return codec_->decode(type, body, values);
         } catch (const std::bad_alloc&) {
+            log(LogLevel::kError, "codec '{}' has no memory to decode {} bytes into {}", name_,
+                body.size(), values.size());
             throw;
         } catch (...) {
             throw RuleThrew(

@@ -79,6 +79,11 @@ struct Operation {
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
 
+    /// Filters choose its rows. What products become is the server's affair.
+    [[nodiscard]] bool is_selected() const noexcept {
+        return filters != nullptr && is_push() && rank == 0;
+    }
+
     /// What a key's values take at a server.
     [[nodiscard]] size_t server_row_bytes() const noexcept {
         return rank == 0 ? row_bytes : right.size() / rank;

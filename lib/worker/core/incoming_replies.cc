@@ -81,7 +81,7 @@ void IncomingReplies::measure(ClientRequest& request, const wire::Frame& frame) 
         received = request.content().out_bytes();
         if (wire::EncodedValues said; attempt.codecs != 0 && frame.values.size() == sizeof said) {
             std::memcpy(&said, frame.values.data(), sizeof said);
-            received = said.bytes;
+            received = std::min<size_t>(said.bytes, received);
         }
     }
     peers_[request.peer].link.replied(attempt.sent_bytes, received, attempt.ahead_bytes,
@@ -193,16 +193,17 @@ void IncomingReplies::pulled_encoded(ClientRequest& request, const wire::Frame& 
     const uint64_t begun_ns = is_automatic ? clock_.now_ns() : 0;
     const BodyForm form{type, width, content.count, content.filters->own()};
     const Result<Body> body = decode(form, static_cast<Codecs>(said.codecs), values);
+    if (body.code() == Errc::kException) {  // of the program, not of the server
+        if (Call* const call = calls_.find(request.call)) call->note_error(body.error());
+        return;
+    }
     if (!body) return wrong(body.error().text());
     if (is_automatic) {  // to make it takes twice as long
         const double both_ns = 3.0 * static_cast<double>(clock_.now_ns() - begun_ns);
         content.filters->pulls.note(CodecChoice::as_level(request.attempt.codecs),
                                     content.out_bytes(), said.bytes, both_ns);
     }
-    const BodySizes& sizes = decoder_.sizes();
-    counters_.filters.pulled_zeros.add(sizes.rows, sizes.zeros);
-    counters_.filters.pulled_integers.add(sizes.zeros, sizes.inner);
-    counters_.filters.pulled_compress.add(sizes.inner, sizes.body);
+    counters_.filters.note_pull(decoder_.sizes());
     deliver(request, body->rows);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/check.h"
+#include "lib/base/log.h"
 #include "lib/filter/factors.h"
 #include "lib/key/key_list.h"
 
@@ -234,24 +235,20 @@ Status Operations::launch(Some operations, CallId& call_id) {
     Routed one;
     std::vector<Routed> several(operations.size() == 1 ? 0 : operations.size());
     const std::span<Routed> routed = several.empty() ? std::span(&one, 1) : std::span(several);
-    size_t requests_max = 0;  // of parts
     for (size_t i = 0; i < operations.size(); ++i) {
         WEIR_ASSIGN(routed[i], find(operations[i]));
-        if (operations[i].is_part())
-            requests_max += routed[i].route->pieces().size() + peers_.owners().size();
     }
-    // Start an iteration only if there is room for all of its parts.
-    if (requests_max > 0 && !requests_.has_room(requests_max))
-        return Error(Errc::kBusy, kTooManyRequests);
+    WEIR_TRY(check_room(operations, routed));
     std::vector<Operation> selected;
-    if (std::ranges::any_of(operations, [](const Operation& its) {
-            return its.filters != nullptr && its.is_push();
-        })) [[unlikely]] {
+    if (std::ranges::any_of(operations, &Operation::is_selected)) [[unlikely]] {
         selected.assign(operations.begin(), operations.end());
         WEIR_TRY(select(selected, routed));
         operations = selected;
     }
     Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
+    for (const Operation& its : selected) {
+        if (its.is_selected()) call != nullptr ? its.filters->end() : its.filters->undo();
+    }
     if (call == nullptr) return {};  // too many: take(0) says so
     const Operation& first = operations.front();
     call->table = first.table->schema.id;
@@ -267,20 +264,52 @@ Status Operations::launch(Some operations, CallId& call_id) {
     return {};
 }
 
-/// Has pushes be of the rows that their filters select. All that could be refused has been looked at: what is
-/// selected is sent.
+/// Start an iteration only if there is room for all of its parts, and a push of what filters select, which is held
+/// no more, for all of that.
+Status Operations::check_room(Some operations, std::span<const Routed> routed) const {
+    size_t requests_max = 0;
+    for (size_t i = 0; i < operations.size(); ++i) {
+        if (!operations[i].is_part() && !operations[i].is_selected()) continue;
+        if (routed[i].route != nullptr) requests_max += routed[i].route->pieces().size();
+        requests_max += operations[i].is_part() ? peers_.owners().size() : 1;
+    }
+    if (requests_max == 0 || requests_.has_room(requests_max)) return {};
+    return Error(Errc::kBusy, kTooManyRequests);
+}
+
+/// Has pushes be of the rows that their filters select. After an error, or if code of the program throws, all is
+/// held that was before.
 Status Operations::select(std::vector<Operation>& operations, std::span<Routed> routed) {
+    const auto undo = [&] {
+        for (const Operation& one : operations) {
+            if (one.is_selected()) one.filters->undo();
+        }
+    };
+    for (const Operation& one : operations) {
+        if (one.is_selected()) one.filters->begin();
+    }
+    try {
+        Status selected = select_each(operations, routed);
+        if (!selected) undo();
+        return selected;
+    } catch (...) {
+        undo();
+        throw;
+    }
+}
+
+Status Operations::select_each(std::vector<Operation>& operations, std::span<Routed> routed) {
+    bool has_others = false;  // other keys than those that were looked at
     for (size_t i = 0; i < operations.size(); ++i) {
         Operation& operation = operations[i];
-        const bool is_selected = operation.filters != nullptr && operation.is_push();
-        if (!is_selected || operation.rank != 0)
-            continue;  // what products become is the server's affair
-        WEIR_ASSIGN(const bool has_other_keys,
-                    operation.filters->select(operation, counters_.filters));
-        if (!has_other_keys) continue;
+        if (!operation.is_selected()) continue;
+        const Result<bool> has_other_keys = operation.filters->select(operation, counters_.filters);
+        if (!has_other_keys) return of_table(operation.table->schema.name, has_other_keys.error());
+        if (!*has_other_keys) continue;
         WEIR_ASSIGN(routed[i], find(operation));
+        has_others = true;
     }
-    return {};
+    return has_others ? check_room(operations, routed) : Status();
 }
 
 std::vector<Operations::CallId> Operations::flush() {
@@ -305,9 +334,22 @@ std::vector<Operations::CallId> Operations::flush() {
         push.keys = push.selected->keys;
         push.values = {push.selected->values.get(), push.keys.size() * push.row_bytes};
         ++counters_.pushes;
-        flushed.push_back(start(std::span(&push, 1)));
+        CallId id = 0;
+        Status begun = check(std::span(&push, 1));
+        if (begun) begun = launch(std::span(&push, 1), id);
+        if (!begun || id == 0) held.rows->put_back(*push.selected);
+        flushed.push_back(begun ? id : failed(push, std::move(begun)));
     }
     return flushed;
+}
+
+void Operations::warn_of_held() {
+    for (const ClientFilters::Held& held : filters_.held())
+        log(LogLevel::kWarning,
+            "table '{}': {} rows that filters of worker {} held back are lost with it; push the "
+            "last "
+            "part of an iteration without filters",
+            held.table->schema.name, held.rows->count(), standing_.options().worker);
 }
 
 Result<Operations::Routed> Operations::find(const Operation& operation) {

@@ -64,6 +64,8 @@ public:
     /// Pushes what filters have held back: a call for each table. That of tables with iterations goes with the
     /// next part.
     [[nodiscard]] std::vector<CallId> flush();
+    /// The worker leaves: says of which tables rows are still held.
+    void warn_of_held();
 
     /// From which iteration of a table on this worker takes part: 1, or for one that joined later
     /// an iteration that no shard had closed; of a table that comes from a checkpoint, that behind its
@@ -91,7 +93,9 @@ private:
     [[nodiscard]] bool must_wait(Some operations) const;
     [[nodiscard]] Status set_options(Operation& operation);
     [[nodiscard]] Status set_arguments(Operation& operation) const;
+    [[nodiscard]] Status check_room(Some operations, std::span<const Routed> routed) const;
     [[nodiscard]] Status select(std::vector<Operation>& operations, std::span<Routed> routed);
+    [[nodiscard]] Status select_each(std::vector<Operation>& operations, std::span<Routed> routed);
     [[nodiscard]] Result<PushArguments> arguments_of(const Operation& operation) const;
     CallId failed(const Operation& operation, Status why);
     void note_table(CallId call_id, const Operation& operation);

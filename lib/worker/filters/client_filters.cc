@@ -54,6 +54,7 @@ Result<TableFilters*> ClientFilters::use(OfTable& table, const Filters& filters)
     for (const std::unique_ptr<TableFilters>& one : table.all) {
         if (one->filters() == filters) return one.get();
     }
+    constexpr size_t kFiltersMax = 64;
     const TableSchema& schema = table.table.schema;
     const auto refused = [&](const Error& why) {
         return Error(why.code(), fmt::format("table '{}': {}", schema.name, why.text()));
@@ -62,6 +63,12 @@ Result<TableFilters*> ClientFilters::use(OfTable& table, const Filters& filters)
         return refused(Error(Errc::kInvalidArgument,
                              "it takes pushes with a NaN or an infinity, which cannot be weighed "
                              "against others: it can have codecs, but no filter that selects"));
+    }
+    if (table.all.size() == kFiltersMax) {
+        return refused(Error(Errc::kInvalidArgument,
+                             fmt::format("its calls have named {} different filters, each of which "
+                                         "remembers what it has sent; name the same ones again",
+                                         kFiltersMax)));
     }
     const ValueCodec* own = nullptr;
     if (filters.has_table_codec()) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "lib/base/check.h"
 #include "lib/filter/bitmap.h"
 
@@ -37,6 +39,26 @@ std::shared_ptr<SelectedRows> HeldRows::take_all() {
     return all;
 }
 
+void HeldRows::put_back(const SelectedRows& all) {
+    MergedRows merged;
+    const CallKeys keys(all.keys);
+    const std::span<const std::byte> values(all.values.get(), all.keys.size() * rows_.row_bytes());
+    held().merge(keys, values, merged);
+    std::vector<std::byte> none;
+    reset_bits(none, keys.size());
+    held().settle(keys, merged.slots, merged.values, none);
+}
+
+void TableFilters::begin() {
+    held_.held().begin_call();
+    was_flushed_ = held_.is_flushed;
+}
+
+void TableFilters::undo() {
+    held_.held().undo();
+    held_.is_flushed = was_flushed_;
+}
+
 Result<std::unique_ptr<TableFilters>> TableFilters::make(const Filters& filters,
                                                          const ValueCodec* own, HeldRows& held,
                                                          const Clock& clock, uint64_t seed) {
@@ -52,10 +74,12 @@ Result<bool> TableFilters::select(Operation& push, FilterTraffic& traffic) {
     const auto rows = std::make_shared<SelectedRows>();
     if (takes_along) {
         take_held_along(push, *rows);
+        WEIR_TRY(check_finite());
     } else {
         if (push.count() == 0) return false;
         WEIR_TRY(selector_->select(held_.rows(), {keys_of(push), push.values}, held_.held(),
                                    selection_));
+        WEIR_TRY(check_finite());
         const size_t count = push.count();
         const size_t bytes = count * push.row_bytes;
         rows->values = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -66,12 +90,19 @@ Result<bool> TableFilters::select(Operation& push, FilterTraffic& traffic) {
             put_in_place(rows->kept, selection_.values, push.row_bytes, rows->values.get());
         }
         push.values = {rows->values.get(), bytes};
-        traffic.rows_pushed += count;
-        traffic.rows_kept += selection_.kept_count;
-        traffic.selectors.add(bytes, selection_.kept_count * push.row_bytes);
+        traffic.note_selected(count, selection_.kept_count, push.row_bytes);
     }
     push.selected = rows;
     return takes_along;
+}
+
+Status TableFilters::check_finite() const {
+    const std::optional<uint64_t> key = held_.held().overflowed_key();
+    if (!key) return {};
+    return Error(Errc::kNotFinite,
+                 fmt::format("key {}: what is held back of it and what is pushed now are an "
+                             "infinity together; flush() more often, or push smaller values",
+                             *key));
 }
 
 /// All that is held, and all of the push, whatever the selectors would say.

@@ -17,10 +17,10 @@
 #include "lib/filter/filters.h"
 #include "lib/filter/select/held_back.h"
 #include "lib/filter/select/selector.h"
+#include "lib/wire/filter_traffic.h"
 #include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/operation.h"
 #include "lib/worker/filters/codec_choice.h"
-#include "lib/worker/filters/filter_traffic.h"
 
 namespace weir {
 
@@ -61,6 +61,9 @@ public:
     /// As a push of all of it.
     [[nodiscard]] std::shared_ptr<SelectedRows> take_all();
 
+    /// Holds again what take_all() has given out: nothing of it was sent.
+    void put_back(const SelectedRows& all);
+
     /// The table is there no more.
     void drop() noexcept { held_.reset(); }
 
@@ -98,8 +101,17 @@ public:
 
     /// Has a push be of the rows that are selected: once for each call, before it is cut. Returns whether
     /// it has other keys now. `traffic`: gets the rows that came and those that are kept.
-    /// Errors: of a selector; nothing has changed
+    /// Errors: of a selector; Errc::kNotFinite if what is held and what is pushed are too large together. Call
+    ///         undo() then
     [[nodiscard]] Result<bool> select(Operation& push, FilterTraffic& traffic);
+
+    // Around select() of all pushes of a call: begin(), and end() if they are sent, else undo(), after which all is
+    // held that was before. What a selector has learned or spent it keeps.
+    void begin();
+
+    void end() { held_.held().end_call(); }
+
+    void undo();
 
 private:
     TableFilters(Filters filters, const ValueCodec* own, HeldRows& held,
@@ -112,6 +124,7 @@ private:
           selector_(std::move(selector)) {}
 
     void take_held_along(Operation& push, SelectedRows& rows);
+    [[nodiscard]] Status check_finite() const;
 
     Filters filters_;
     Codecs codecs_;
@@ -123,6 +136,7 @@ private:
     MergedRows merged_;
     std::vector<uint64_t> held_keys_;
     std::vector<std::byte> held_values_;
+    bool was_flushed_ = false;  ///< HeldRows::is_flushed at begin()
 };
 
 }  // namespace weir

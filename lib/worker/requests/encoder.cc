@@ -393,10 +393,7 @@ void Encoder::count_body(const Content& content) {
         const size_t row_bytes = content.right.size() / content.rank;
         traffic.factors.add(content.count * row_bytes, sizes.rows);
     }
-    traffic.zeros.add(sizes.rows, sizes.zeros);
-    traffic.integers.add(sizes.zeros, sizes.values());
-    traffic.compress.add(sizes.inner - sizes.keys + (has_keys ? content.list().size_bytes() : 0),
-                         sizes.body);
+    traffic.note_push(sizes, has_keys ? content.list().size_bytes() : 0);
 }
 
 /// An encoded body goes as values do that were copied.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/filter/select/held_back.h"
 
+#include <map>
 #include <optional>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -125,6 +127,65 @@ TEST_SUITE("held_back") {
         HeldBack least({ValueType::kFloat32, 1, Combine::kMin}, kEnough);
         (void)hold<float>(least, {{1, 2}, {5, 0}});
         CHECK(least.row_count() == 2);
+    }
+
+    TEST_CASE("after an undo all is held that was before the call, and nothing else") {
+        WEIR_TEST_SEED(seed, 17);
+        Random random(seed);
+        for (const std::optional<KeyRange> dense :
+             {std::optional<KeyRange>(), std::optional(KeyRange{0, 500})}) {
+            HeldBack held({ValueType::kFloat32, 2, Combine::kSum}, 12'000, dense);
+            const auto all_held = [&] {
+                std::map<uint64_t, std::vector<float>> all;
+                for (uint64_t key = 0; key < 500; ++key) {
+                    if (const std::byte* const row = held.find(key))
+                        all[key] = typed<float>({row, 2 * sizeof(float)});
+                }
+                REQUIRE(all.size() == held.row_count());
+                return all;
+            };
+            uint64_t undone = 0;
+            for (int round = 0; round < 300; ++round) {
+                const auto before = all_held();
+                held.begin_call();
+                for (uint64_t settles = 1 + random.below(3); settles > 0; --settles) {
+                    const Call<float> call = random_call<float>(random, 2, 500, 9);
+                    MergedRows merged;
+                    std::vector<std::byte> kept;
+                    held.merge(call.pushed().keys, call.pushed().values, merged);
+                    reset_bits(kept, call.keys.size());
+                    for (size_t i = 0; i < call.keys.size(); ++i) {
+                        if (random.below(3) == 0) set_bit(kept, i);
+                    }
+                    held.settle(call.pushed().keys, merged.slots, merged.values, kept);
+                    std::vector<uint64_t> keys;
+                    std::vector<std::byte> rows;
+                    if (random.below(6) == 0) held.take_all(keys, rows);
+                }
+                undone += all_held() != before ? 1 : 0;
+                if (random.below(3) == 0) {
+                    held.end_call();
+                } else {
+                    held.undo();
+                    REQUIRE(all_held() == before);
+                }
+            }
+            CHECK(undone > 100);
+        }
+    }
+
+    TEST_CASE("sums of finite rows that are none are seen") {
+        HeldBack held({ValueType::kFloat32, 1, Combine::kSum}, kEnough);
+        (void)hold<float>(held, {{3, 7}, {1e38F, 3e38F}});
+        held.begin_call();
+        (void)hold<float>(held, {{3}, {1e38F}});
+        CHECK_FALSE(held.overflowed_key());
+        (void)hold<float>(held, {{3, 7}, {1, 3e38F}});
+        CHECK(held.overflowed_key() == 7U);
+        held.undo();
+        held.begin_call();
+        CHECK_FALSE(held.overflowed_key());
+        CHECK(held_value<float>(held, 7) == 3e38F);
     }
 
     TEST_CASE("a merge that is not settled changes nothing") {

@@ -10,6 +10,7 @@
 #include "lib/base/counted.h"
 #include "lib/base/json_text.h"
 #include "lib/base/machine/os_limits.h"
+#include "tools/weir/filter_report.h"
 #include "tools/weir/jobs/learning_report.h"
 
 namespace weir::tools {
@@ -303,6 +304,14 @@ std::string rest_text(const JobStatus& status) {
     if (!status.losers.empty()) {
         text += fmt::format("handing over: shards {}\n", list_text(status.losers));
     }
+    if (const std::string saved = filters_text(status.filters); !saved.empty()) {
+        const FilterTraffic& filters = status.filters;
+        text += fmt::format(
+            "filters: {}{}\n", saved.substr(2),
+            filters.rows_pushed == 0
+                ? ""
+                : fmt::format("; {} of {} rows kept", filters.rows_kept, filters.rows_pushed));
+    }
     for (const JobStatus::OpenIteration& open : status.open) {
         const size_t unnamed = open.late_count - open.late.size();
         text += fmt::format("table '{}': iteration {} is open{}{}{}\n", open.table, open.iteration,
@@ -369,6 +378,7 @@ std::string status_json(const JobStatus& status) {
                         {"share_complete", status.share_complete},
                         {"share_moved", status.share_moved},
                         {"handing_over", status.losers}}},
+                      {"filters", filters_json(status.filters)},
                       {"open_iterations", std::move(open)}};
     return json_text(all);
 }
