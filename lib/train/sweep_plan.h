@@ -31,6 +31,9 @@ public:
     [[nodiscard]] static Result<SweepPlan> make(const SweepLimits& limits, uint64_t row_bytes);
 
     SweepPlan(SweepPlan&& other) noexcept;
+    SweepPlan(const SweepPlan&) = delete;
+    SweepPlan& operator=(SweepPlan&&) = delete;
+    SweepPlan& operator=(const SweepPlan&) = delete;
     ~SweepPlan();
 
     /// Makes a list of keys that were chosen: ascending, each once.

@@ -209,15 +209,15 @@ Result<const RuleEntry*> RuleRegistry::find(std::string_view name) const {
 
 Status RuleRegistry::register_codec(std::string_view name, std::shared_ptr<const ValueCodec> codec,
                                     uint32_t version) {
-    WEIR_ASSIGN(CodecEntry entry, make_codec(std::string(name), version, std::move(codec)));
-    return add(std::move(entry));
+    WEIR_ASSIGN(const CodecEntry entry, make_codec(std::string(name), version, std::move(codec)));
+    return add(entry);
 }
 
-Status RuleRegistry::add(CodecEntry codec) {
-    std::string name = codec.name;
-    if (!codecs_.try_emplace(name, std::move(codec)).second) {
-        return Error(Errc::kAlreadyExists,
-                     fmt::format("codec '{}' is registered already; choose another name", name));
+Status RuleRegistry::add(const CodecEntry& codec) {
+    if (!codecs_.try_emplace(codec.name, codec).second) {
+        return Error(
+            Errc::kAlreadyExists,
+            fmt::format("codec '{}' is registered already; choose another name", codec.name));
     }
     return {};
 }

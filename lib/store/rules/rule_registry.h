@@ -157,7 +157,7 @@ public:
                                         uint32_t version = 0);
 
     /// Errors: as register_codec()
-    [[nodiscard]] Status add(CodecEntry codec);
+    [[nodiscard]] Status add(const CodecEntry& codec);
 
     /// Errors: Errc::kNotFound, listing the names that are registered
     [[nodiscard]] Result<const CodecEntry*> find_codec(std::string_view name) const;
