@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,12 @@ public:
         return {};
     }
 };
+
+std::vector<uint64_t> hundred_keys() {
+    std::vector<uint64_t> keys(100);
+    std::iota(keys.begin(), keys.end(), 0);
+    return keys;
+}
 
 JobOptions with_broken_codec() {
     JobOptions options;
@@ -147,9 +154,7 @@ TEST_SUITE("filters") {
         Client client = std::move(job->make_client(0)).value();
         auto table = client.create_table<float>("t", {.codec = "broken", .filters = kTableCodec});
         REQUIRE(table.has_value());
-        std::vector<uint64_t> keys(100);
-        for (size_t i = 0; i < keys.size(); ++i)
-            keys[i] = i;
+        const std::vector<uint64_t> keys = hundred_keys();
         const std::vector<float> refused(keys.size(), BrokenCodec::kRefused);
         const std::vector<float> ones(keys.size(), 1);
         const Status pushed = table->push(keys, refused).wait();
@@ -162,9 +167,7 @@ TEST_SUITE("filters") {
         Client client = std::move(job->make_client(0)).value();
         auto table = client.create_table<float>("t", {.rule = assign(), .codec = "broken"});
         REQUIRE(table.has_value());
-        std::vector<uint64_t> keys(100);
-        for (size_t i = 0; i < keys.size(); ++i)
-            keys[i] = i;
+        const std::vector<uint64_t> keys = hundred_keys();
         std::vector<float> out(keys.size());
         for (const float value : {BrokenCodec::kThrows, BrokenCodec::kRefused, 4.0F}) {
             const std::vector<float> values(keys.size(), value);
@@ -189,9 +192,7 @@ TEST_SUITE("filters") {
         Client client = std::move(job->make_client(0)).value();
         auto table = client.create_table<float>("t", {.codec = "broken", .filters = kTableCodec});
         REQUIRE(table.has_value());
-        std::vector<uint64_t> keys(100);
-        for (size_t i = 0; i < keys.size(); ++i)
-            keys[i] = i;
+        const std::vector<uint64_t> keys = hundred_keys();
         const std::vector<float> throwing(keys.size(), BrokenCodec::kThrows);
         const Status pushed = table->push(keys, throwing).wait();
         CHECK(pushed.code() == Errc::kException);

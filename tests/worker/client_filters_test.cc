@@ -399,6 +399,24 @@ TEST_SUITE("client_filters") {
             CHECK(sums[i] == 4 * pushed[i]);
     }
 
+    TEST_CASE(
+        "codecs, and selectors that hold nothing back, also go with a table that takes means") {
+        FilteredTable job(Layout::kDense, FilteredTable::two_workers(), 1, "mean");
+        job.use("zeros,compress");
+        const std::vector<float> ones(kFilteredKeys, 1);
+        CallOptions first;
+        first.iteration = 1;
+        job.use("tail=1,zeros", 1);  // one that keeps all
+        ClientCore& client = *job.workers[0];
+        const auto own = client.push(job.table, KeyRange{0, kFilteredKeys},
+                                     std::as_bytes(std::span(ones)), first);
+        const Status others = job.push(ones, first, 1);
+        CHECK_MESSAGE(others, others.error().text());
+        CHECK(job.finish(0, own));
+        CHECK(job.values(first) == ones);
+        CHECK(job.workers[0]->held_count(job.table.schema.id) == 0);
+    }
+
     TEST_CASE("calls name some filters again and again, not new ones for ever") {
         FilteredTable job(Layout::kSparse);
         CallOptions options;

@@ -23,7 +23,7 @@ KeySlots slots_for(std::optional<KeyRange> dense, size_t bytes_max) {
 
 HeldBack::HeldBack(const RowKind& rows, size_t bytes_max, std::optional<KeyRange> dense)
     : rows_(rows),
-      combine_(combine_row_of(rows)),
+      combine_(check(rows) ? combine_row_of(rows) : nullptr),
       row_bytes_(rows.row_bytes()),
       slots_(slots_for(dense, bytes_max)),
       bytes_of_row_(row_bytes_ + (slots_.is_array() ? 0 : KeySlots::kBytesPerKey)),

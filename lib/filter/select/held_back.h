@@ -35,7 +35,8 @@ class HeldBack {
 public:
     /// No more is held than `bytes_max` has room for: the rows and, unless `dense` is given, up to
     /// KeySlots::kBytesPerKey for each. `dense`: all keys of a dense table; an array finds them if
-    /// it takes no more than a quarter of `bytes_max`. `rows` passed check().
+    /// it takes no more than a quarter of `bytes_max`. Of rows that check() refuses nothing may be held:
+    /// selectors that hold nothing back are given it all the same.
     HeldBack(const RowKind& rows, size_t bytes_max, std::optional<KeyRange> dense = std::nullopt);
 
     /// Errors: Errc::kInvalidArgument: the mean of pushes is not that of their sums

@@ -264,14 +264,15 @@ Status Operations::launch(Some operations, CallId& call_id) {
     return {};
 }
 
-/// Start an iteration only if there is room for all of its parts, and a push of what filters select, which is held
-/// no more, for all of that.
+/// Start an iteration only if there is room for all of its parts, and a push of what filters select, or of what was
+/// held, for all of that.
 Status Operations::check_room(Some operations, std::span<const Routed> routed) const {
     size_t requests_max = 0;
     for (size_t i = 0; i < operations.size(); ++i) {
-        if (!operations[i].is_part() && !operations[i].is_selected()) continue;
+        const Operation& one = operations[i];
+        if (!one.is_part() && !one.is_selected() && one.selected == nullptr) continue;
         if (routed[i].route != nullptr) requests_max += routed[i].route->pieces().size();
-        requests_max += operations[i].is_part() ? peers_.owners().size() : 1;
+        requests_max += one.is_part() ? peers_.owners().size() : 1;
     }
     if (requests_max == 0 || requests_.has_room(requests_max)) return {};
     return Error(Errc::kBusy, kTooManyRequests);

@@ -50,12 +50,17 @@ void HeldRows::put_back(const SelectedRows& all) {
 }
 
 void TableFilters::begin() {
-    held_.held().begin_call();
     was_flushed_ = held_.is_flushed;
+    may_change_held_ = selector_ != nullptr || held_.count() > 0;
+    if (may_change_held_) held_.held().begin_call();
+}
+
+void TableFilters::end() {
+    if (may_change_held_) held_.held().end_call();
 }
 
 void TableFilters::undo() {
-    held_.held().undo();
+    if (may_change_held_) held_.held().undo();
     held_.is_flushed = was_flushed_;
 }
 

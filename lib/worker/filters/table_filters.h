@@ -108,9 +108,7 @@ public:
     // Around select() of all pushes of a call: begin(), and end() if they are sent, else undo(), after which all is
     // held that was before. What a selector has learned or spent it keeps.
     void begin();
-
-    void end() { held_.held().end_call(); }
-
+    void end();
     void undo();
 
 private:
@@ -136,7 +134,8 @@ private:
     MergedRows merged_;
     std::vector<uint64_t> held_keys_;
     std::vector<std::byte> held_values_;
-    bool was_flushed_ = false;  ///< HeldRows::is_flushed at begin()
+    bool may_change_held_ = false;  ///< in this call; codecs alone hold nothing
+    bool was_flushed_ = false;      ///< HeldRows::is_flushed at begin()
 };
 
 }  // namespace weir
