@@ -168,9 +168,9 @@ Result<std::vector<std::byte>> Operator::ask_one(Kind kind, uint64_t first,
     const auto within = [&](uint64_t for_ns) {
         return managers_.size() > 1 ? std::min(until_ns, clock_.now_ns() + for_ns) : until_ns;
     };
+    answer_ = {};
     if (!is_connected_) WEIR_TRY(connect(within(kConnectNs)));
     until_ns = within(one_ns);
-    answer_ = {};
     send(kind, ++last_request_, first, body);
     while (!answer_.is_whole) {
         const bool is_late = clock_.now_ns() > until_ns;
@@ -187,42 +187,52 @@ Result<std::vector<std::byte>> Operator::ask_one(Kind kind, uint64_t first,
                  decode_text(answer_.body).value_or(std::string(to_string(answer_.status))));
 }
 
-/// Takes what has come, and returns how much; if that is nothing, waits a moment. On a busy machine
+/// Takes all that has come, and returns how much; if that is nothing, waits a moment. On a busy machine
 /// that may be longer than a deadline: what has come meanwhile counts.
 Result<size_t> Operator::poll() {
     const size_t count = endpoint_->poll(completions_);
+    Status all;
     for (const Completion& completion : std::span(completions_).first(count)) {
         if (completion.connection != connection_) continue;
-        if (completion.event == Event::kConnected) is_connected_ = true;
-        if (completion.event == Event::kClosed) {
-            is_connected_ = false;
-            return Error(Errc::kPeerLost,
-                         fmt::format("the connection to the manager at {} broke ({}); is the job "
-                                     "still running?",
-                                     address(), to_string(completion.status)));
-        }
-        wire::Frame frame;
-        if (completion.event != Event::kReceived) continue;
-        if (wire::decode(completion.message, frame) != Errc::kOk)
-            return Error(Errc::kProtocol,
-                         fmt::format("the manager sent {}", wire::fault_of(completion.message)));
-        const wire::FrameHeader& header = frame.header;
-        if (header.kind == Kind::kShutdown) {
-            return Error(header.status == Errc::kOk ? Errc::kUnavailable : header.status,
-                         decode_text(frame.values).value_or("the job is over"));
-        }
-        if (header.kind != Kind::kReply || header.request != last_request_) continue;
-        answer_.status = header.status;
-        answer_.body.insert(answer_.body.end(), frame.values.begin(), frame.values.end());
-        if (answer_.body.size() > kStatusBytesMax)
-            return Error(Errc::kProtocol, "the manager sent an endless answer");
-        answer_.is_whole = header.status != Errc::kOk || answer_.body.size() >= header.first;
+        const Status taken = take(completion);
+        if (all) all = taken;
     }
+    WEIR_TRY(all);
     endpoint_->flush();
     if (count > 0) return count;
     pollfd wanted{endpoint_->arm(), POLLIN, 0};
     (void)::poll(&wanted, wanted.fd < 0 ? 0 : 1, wanted.fd < 0 ? 1 : 50);
     return count;
+}
+
+/// That a connection has ended behind a whole answer is for the next request to find.
+Status Operator::take(const Completion& completion) {
+    if (completion.event == Event::kConnected) is_connected_ = true;
+    if (completion.event == Event::kClosed) {
+        is_connected_ = false;
+        if (answer_.is_whole) return {};
+        return Error(Errc::kPeerLost,
+                     fmt::format("the connection to the manager at {} broke ({}); is the job "
+                                 "still running?",
+                                 address(), to_string(completion.status)));
+    }
+    wire::Frame frame;
+    if (completion.event != Event::kReceived) return {};
+    if (wire::decode(completion.message, frame) != Errc::kOk)
+        return Error(Errc::kProtocol,
+                     fmt::format("the manager sent {}", wire::fault_of(completion.message)));
+    const wire::FrameHeader& header = frame.header;
+    if (header.kind == Kind::kShutdown) {
+        return Error(header.status == Errc::kOk ? Errc::kUnavailable : header.status,
+                     decode_text(frame.values).value_or("the job is over"));
+    }
+    if (header.kind != Kind::kReply || header.request != last_request_) return {};
+    answer_.status = header.status;
+    answer_.body.insert(answer_.body.end(), frame.values.begin(), frame.values.end());
+    if (answer_.body.size() > kStatusBytesMax)
+        return Error(Errc::kProtocol, "the manager sent an endless answer");
+    answer_.is_whole = header.status != Errc::kOk || answer_.body.size() >= header.first;
+    return {};
 }
 
 void Operator::send(Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body) {

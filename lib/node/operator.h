@@ -90,6 +90,7 @@ private:
                                                      std::span<const std::byte> body,
                                                      uint64_t timeout_ns, uint64_t one_ns);
     [[nodiscard]] Result<size_t> poll();
+    [[nodiscard]] Status take(const transport::Completion& completion);
     void send(wire::Kind kind, uint64_t request, uint64_t first, std::span<const std::byte> body);
 
     std::unique_ptr<transport::Endpoint> endpoint_;

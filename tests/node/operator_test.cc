@@ -46,6 +46,29 @@ TEST_SUITE("operator") {
         CHECK_MESSAGE(stopped, stopped.error().text());
     }
 
+    TEST_CASE("a connection that ends right behind the last message is not asked again") {
+        // Both come at once: what is behind the end of the job, or behind an answer, counts too.
+        for (const wire::Kind last : {wire::Kind::kShutdown, wire::Kind::kReply}) {
+            const StarvedClock clock;
+            auto owned = std::make_unique<FakeEndpoint>();
+            FakeEndpoint& endpoint = *owned;
+            Operator command(std::move(owned), {{0, "fake:1"}}, clock, 10 * kSecond);
+            endpoint.answer(kFirst);
+            endpoint.on_sent = [&](const Bytes& frame) {
+                const wire::FrameHeader sent = header_in(frame);
+                if (sent.kind != wire::Kind::kShutdown) return;
+                wire::FrameHeader reply = wire::header_of(last);
+                reply.request = sent.request;
+                endpoint.arrive(kFirst, reply);
+                endpoint.end_in_order(kFirst);
+            };
+            const Status stopped = command.stop(Operator::Stop::kNow);
+            CHECK(stopped.code() == (last == wire::Kind::kReply ? Errc::kOk : Errc::kUnavailable));
+            endpoint.is_unreachable = true;
+            CHECK(command.status().code() == Errc::kUnavailable);
+        }
+    }
+
     TEST_CASE("a manager that does not answer is named at the deadline") {
         const StarvedClock clock;
         auto owned = std::make_unique<FakeEndpoint>();
