@@ -40,7 +40,8 @@ TEST_SUITE("backup_history") {
             "breaks, {} pauses, {} cuts from the manager, {} servers silent, {} of them replaced, "
             "{} "
             "times the manager stopped, {} partings, {} segments with equal copies, {} erasures "
-            "and expiries, {} pushes and parts with keys that stayed behind, {} flushes",
+            "and expiries, {} pushes and parts with keys that stayed behind, {} rows of parts that "
+            "did, {} pushes through selectors, {} flushes, {} that a part took along",
             counts.servers_killed, counts.killed_primaries, counts.killed_losers,
             counts.killed_gainers, counts.killed_learners, counts.killed_teachers,
             counts.killed_seconds, counts.killed_parted, counts.killed_silent, counts.joiners_died,
@@ -48,7 +49,8 @@ TEST_SUITE("backup_history") {
             counts.workers_died, counts.views, counts.pushes, counts.given_up, counts.rounds,
             counts.failed_parts, counts.breaks, counts.pauses, counts.cuts, counts.silences,
             counts.replaced, counts.managers_stopped, counts.partings, counts.equal_segments,
-            counts.erasures, counts.selected, counts.flushes));
+            counts.erasures, counts.selected, counts.held_of_rounds, counts.filtered,
+            counts.flushes, counts.flushes_of_rounds));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.servers_killed, counts.killed_primaries, counts.servers_joined,
@@ -68,6 +70,10 @@ TEST_SUITE("backup_history") {
         CHECK(counts.erasures >= 10 * count);
         CHECK(counts.selected >= 2 * count);
         CHECK(counts.flushes >= testing::fewest_of(count, 0.3));
+        CHECK(counts.held_of_rounds >= 10 * count);
+        CHECK(counts.flushes_of_rounds >= testing::fewest_of(count, 0.3));
+        CHECK(counts.filtered >= 10 * count);
+        CHECK(counts.held_of_filters >= 10 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

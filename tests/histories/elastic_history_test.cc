@@ -34,12 +34,13 @@ TEST_SUITE("elastic_history") {
             "{} left, {} of them with open calls, {} died, {} pushes, {} calls given up, {} that "
             "waited for others, {} parts, {} breaks, {} pauses, {} of them of the manager, {} cuts "
             "from the manager, {} erasures and expiries, {} pushes and parts with keys that stayed "
-            "behind, {} flushes",
+            "behind, {} rows of parts that did, {} pushes through selectors, {} flushes, {} that a "
+            "part took along",
             counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
             counts.workers_joined, counts.workers_left, counts.left_with_calls, counts.workers_died,
             counts.pushes, counts.given_up, counts.waiting_calls, counts.rounds, counts.breaks,
             counts.pauses, counts.managers_paused, counts.cuts, counts.erasures, counts.selected,
-            counts.flushes));
+            counts.held_of_rounds, counts.filtered, counts.flushes, counts.flushes_of_rounds));
         // Histories that no longer reach what they are there for fail.
         for (const uint64_t reached :
              {counts.views, counts.servers_joined, counts.servers_left, counts.joiners_died,
@@ -55,6 +56,10 @@ TEST_SUITE("elastic_history") {
         CHECK(counts.erasures >= 5 * count);
         CHECK(counts.selected >= 2 * count);
         CHECK(counts.flushes >= testing::fewest_of(count, 0.3));
+        CHECK(counts.held_of_rounds >= 10 * count);
+        CHECK(counts.flushes_of_rounds >= testing::fewest_of(count, 0.3));
+        CHECK(counts.filtered >= 10 * count);
+        CHECK(counts.held_of_filters >= 10 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);
     }

@@ -415,7 +415,7 @@ class Bench(unittest.TestCase):
                      "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
 
     def test_a_bench_that_there_is_not_is_named(self):
-        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, delay, filters, factorization, elastic, failover, checkpoint\n", "frob")
+        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, delay, filters, traffic, factorization, elastic, failover, checkpoint\n", "frob")
 
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""

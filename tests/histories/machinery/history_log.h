@@ -74,7 +74,11 @@ struct HistoryCounts {
     uint64_t rounds = 0;
     uint64_t different_arguments = 0;  ///< parts of iterations that failed by them
     uint64_t selected = 0;             ///< pushes and parts of which some keys stayed behind
+    uint64_t held_of_rounds = 0;       ///< rows of parts that stayed behind
+    uint64_t filtered = 0;             ///< pushes through selectors that come with Weir
+    uint64_t held_of_filters = 0;      ///< rows that stayed behind in them, at each
     uint64_t flushes = 0;
+    uint64_t flushes_of_rounds = 0;
     uint64_t erasures = 0;      ///< calls, and expiries
     uint64_t narrow_pulls = 0;  ///< of tables of narrow values
     uint64_t throws = 0;        ///< of a rule, which end the job

@@ -31,6 +31,8 @@ void HistoryWorkers::begin_round(uint32_t number) {
 void HistoryWorkers::begin_part(uint32_t number) {
     Worker& worker = workers_[number];
     const TableInfo& table = tables_[kRoundsTable];
+    const bool flushes = random_.below(8) == 0 && !has_open_part(worker);
+    if (flushes) (void)flush(number);
     Round& round = worker.rounds.emplace_back();
     round.is_push = true;
     round.iteration = ++worker.pushed;
@@ -39,35 +41,50 @@ void HistoryWorkers::begin_part(uint32_t number) {
     } else if (random_.below(8) != 0) {
         choose_keys(worker, table.schema.layout, kKeys, round);
     }
+    // The last one is what is looked at in the end.
+    round.is_hurried = !is_draining_ && !worker.is_leaving && !worker.takes_along &&
+                       round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
+    const size_t width = table.schema.width;
+    if (worker.takes_along) {
+        add_held_keys(worker, round);
+        ++counts_.flushes_of_rounds;
+    }
     CallOptions options{round.iteration};
-    const HistoryFilters::Drawn drawn = filters_->draw(true, false);
+    const HistoryFilters::Drawn drawn = filters_->draw(true, width == 1 && !round.is_hurried);
     options.filters = drawn.filters;
-    if (drawn.choice) {
+    round.is_selected = drawn.choice && !worker.takes_along;
+    if (round.is_selected) {
         ++counts_.selected;
-        round.is_selected = true;
         std::ranges::copy_if(round.keys, std::back_inserter(round.sent_keys),
                              [&](uint64_t key) { return drawn.choice->travels(key); });
     }
     round.bits = rounds_.begin_push(round.iteration, number,
                                     round.is_selected ? round.sent_keys : round.keys);
-    const size_t width = table.schema.width;
     const size_t count = round.keys.size() * width;
     make_room(number, round, count);
-    size_t next = 0;  // of what travels; the others have what would be noticed
+    const bool holds = drawn.choice && drawn.choice->holds;
+    size_t next = 0;  // of what travels
     for (size_t i = 0; i < round.keys.size(); ++i) {
-        const bool travels = !round.is_selected || drawn.choice->travels(round.keys[i]);
-        std::ranges::fill(round.values(count).subspan(i * width, width),
-                          travels ? round.bits[next++] : ~uint64_t{0} >> 1);
+        const uint64_t key = round.keys[i];
+        uint64_t value = ~uint64_t{0} >> 1;  // would be noticed
+        if (!round.is_selected || drawn.choice->travels(key)) {
+            value = round.bits[next++];
+            // What travels with what was held is what the judge knows.
+            if (holds || worker.takes_along) value -= std::exchange(worker.held_of_rounds[key], 0);
+        } else if (holds) {
+            value = mix64(value + key + round.iteration);
+            worker.held_of_rounds[key] += value;
+            ++counts_.held_of_rounds;
+        }
+        std::ranges::fill(round.values(count).subspan(i * width, width), value);
     }
+    worker.takes_along = false;
     if (width > 1) {
         const bool differs = !is_draining_ && !worker.is_leaving &&
                              round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
         if (differs) rounds_.let_differ(round.iteration, number);
         options.arguments = some_factor(rounds_.factor(round.iteration, number));
     }
-    // The last one is what is looked at in the end.
-    round.is_hurried = !is_draining_ && !worker.is_leaving &&
-                       round.iteration < CountedRounds::kRounds && random_.below(40) == 0;
     if (round.is_hurried) {
         options.deadline_ns = (1 + random_.below(3000)) * kMicrosecond;
         rounds_.let_fail(round.iteration);
@@ -88,6 +105,22 @@ void HistoryWorkers::begin_part(uint32_t number) {
     operations.push_back(operation_of(table, round.out, count, options));
     operations.back().follows_part = true;
     round.id = cluster_.workers[number]->start(std::move(operations));
+}
+
+bool HistoryWorkers::has_open_part(const Worker& worker) {
+    return std::ranges::any_of(worker.rounds, [](const Round& round) { return round.is_push; });
+}
+
+/// All that is held travels, whatever the filters of the part choose. (That other keys travel, too, is tested
+/// elsewhere: the judge of rounds would not know their values.)
+void HistoryWorkers::add_held_keys(const Worker& worker, Round& round) {
+    std::set<uint64_t> all(round.keys.begin(), round.keys.end());
+    for (const auto& [key, value] : worker.held_of_rounds) {
+        if (value != 0) all.insert(key);
+    }
+    if (all.size() == round.keys.size()) return;
+    round.keys.assign(all.begin(), all.end());
+    round.is_range = false;
 }
 
 void HistoryWorkers::begin_pull_of_round(uint32_t number) {

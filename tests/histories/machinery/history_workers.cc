@@ -56,8 +56,9 @@ void HistoryWorkers::start() {
     }
     endings_random_ = Random(aside());
     filters_.emplace(aside());
+    filtered_random_ = Random(aside());
     REQUIRE(cluster_.rules.register_codec(ShornCodec::kName, std::make_shared<ShornCodec>()));
-    for (TableSchema schema : {dense, sparse, steps, rounds, endings_table()}) {
+    for (TableSchema schema : {dense, sparse, steps, rounds, endings_table(), filtered_table()}) {
         schema.codec = ShornCodec::kName;
         auto made = cluster_.make_table(0, schema);
         REQUIRE(made.has_value());
@@ -129,8 +130,9 @@ void HistoryWorkers::live(uint32_t number) {
     std::erase_if(worker.calls, [&](Call& call) { return end(number, call); });
     std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
     live_of_endings(number);
+    live_of_filtered(number);
     if (has_thrown_) return;
-    if (worker.is_leaving) return leave(worker, client);
+    if (worker.is_leaving) return leave(number);
     const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
     const size_t calls_open = only_pulls_.contains(number) ? 4 * kCallsOpen : kCallsOpen;
     if (!is_draining_ && worker.calls.size() < calls_open && random_.below(4 * slowness) == 0) {
@@ -142,11 +144,14 @@ void HistoryWorkers::live(uint32_t number) {
 }
 
 /// As Client::leave(): waits for its pushes and pulls, whether it asks for their outcomes or not.
-void HistoryWorkers::leave(Worker& worker, ClientCore& client) {
-    const bool has_calls =
-        !worker.calls.empty() || !worker.rounds.empty() || !worker.endings.empty();
+void HistoryWorkers::leave(uint32_t number) {
+    Worker& worker = workers_[number];
+    ClientCore& client = *cluster_.workers[number];
+    const bool has_calls = !worker.calls.empty() || !worker.rounds.empty() ||
+                           !worker.endings.empty() || !worker.filtered.empty();
     if (worker.leave == 0) {
         if (worker.leaves_open ? client.has_open_values() : has_calls) return;
+        if (flush(number)) return;
         worker.leave = client.leave({}, 0);
     }
     if (!client.done(worker.leave)) return;
@@ -347,7 +352,12 @@ bool HistoryWorkers::flush(uint32_t number) {
     Worker& worker = workers_[number];
     ClientCore& client = *cluster_.workers[number];
     bool has_flushed = false;
+    const bool holds_rounds = client.held_count(tables_[kRoundsTable].schema.id) > 0;
+    const bool holds_filtered = client.held_count(tables_[kFilteredTable].schema.id) > 0;
+    // Which part would take it along?
+    if (holds_rounds && has_open_part(worker)) return false;
     std::vector<ClientCore::CallId> calls = client.flush();
+    worker.takes_along = holds_rounds;
     auto next = calls.begin();
     for (size_t t = 0; t < kRoundsTable; ++t) {
         if (client.held_count(tables_[t].schema.id) > 0) FAIL("a flush that holds on");
@@ -367,6 +377,11 @@ bool HistoryWorkers::flush(uint32_t number) {
         }
         events_.add("worker {} flushes {} keys of table {}", number, held.size(), t);
         ++counts_.flushes;
+    }
+    if (holds_filtered) {
+        has_flushed = true;
+        REQUIRE(next != calls.end());
+        worker.filtered.emplace_back().id = *next++;
     }
     REQUIRE(next == calls.end());
     return has_flushed;
@@ -532,7 +547,7 @@ bool HistoryWorkers::have_ended_by_exception() {
         if (worker.has_left || worker.has_died || !worker.is_ready) continue;
         const ClientCore& client = *cluster_.workers[number];
         if (!client.finished() || !worker.calls.empty() || !worker.rounds.empty() ||
-            !worker.endings.empty())
+            !worker.endings.empty() || !worker.filtered.empty())
             return false;
         INFO(client.name() << ": " << client.failure().error().message() << "\n" << events_.text());
         REQUIRE(client.failure().code() == Errc::kException);
@@ -545,7 +560,7 @@ bool HistoryWorkers::have_ended_by_exception() {
 void HistoryWorkers::note_copies(const Shard& shard, PositionRange range, bool may_take_over) {
     for (size_t t = 0; t < tables_.size(); ++t) {
         const TableSchema& schema = tables_[t].schema;
-        if (t == kEndingsTable) continue;
+        if (t == kEndingsTable || t == kFilteredTable) continue;
         const bool is_rounds = t == kRoundsTable;
         if (is_rounds && (schema.width == 1 || !may_take_over)) continue;
         if (schema.id >= shard.tables().size() || shard.tables()[schema.id] == nullptr) continue;
@@ -603,11 +618,13 @@ bool HistoryWorkers::is_at_rest() const {
         const Worker& worker = workers_[number];
         if (worker.has_left || worker.has_died) continue;
         if (!worker.is_ready || worker.is_leaving || !worker.calls.empty() ||
-            !worker.rounds.empty() || !worker.endings.empty() || has_rounds_left(number)) {
+            !worker.rounds.empty() || !worker.endings.empty() || !worker.filtered.empty() ||
+            has_rounds_left(number)) {
             return false;
         }
-        for (const TableInfo& table : tables_) {
-            if (cluster_.workers[number]->held_count(table.schema.id) > 0) return false;
+        for (size_t t = 0; t < tables_.size(); ++t) {
+            const size_t held = cluster_.workers[number]->held_count(tables_[t].schema.id);
+            if (held > 0 && t != kRoundsTable) return false;
         }
     }
     return true;
@@ -668,6 +685,7 @@ void HistoryWorkers::check_all() {
         if (width > 1) rounds_.check_row(key, std::span(values).subspan(key * width, width));
     }
     check_endings();
+    check_filtered();
 }
 
 }  // namespace weir::test

@@ -155,6 +155,13 @@ private:
         std::vector<std::byte> out;
     };
 
+    /// A push through selectors.
+    struct Filtered {
+        ClientCore::CallId id = 0;
+        std::vector<uint64_t> keys;
+        std::vector<float> values;
+    };
+
     struct Worker {
         bool is_ready = false;
         bool is_leaving = false;
@@ -167,8 +174,13 @@ private:
         std::deque<Call> calls;
         std::deque<Round> rounds;
         std::deque<Ending> endings;
-        std::map<size_t, HeldBits> held;  ///< by table
-        std::vector<FailedPart> failed;   ///< shards may not know yet that it has withdrawn them
+        std::deque<Filtered> filtered;
+        uint64_t pushed_filtered = 0;      ///< such pushes
+        std::vector<float> filtered_sums;  ///< of this worker's keys
+        std::map<size_t, HeldBits> held;   ///< by table
+        HeldBits held_of_rounds;           ///< values that are no bits
+        bool takes_along = false;          ///< the next part, all of held_of_rounds
+        std::vector<FailedPart> failed;    ///< shards may not know yet that it has withdrawn them
         std::vector<std::vector<uint64_t>> lists;
         std::set<ClientCore::CallId> failed_calls;  ///< what waits for them fails, too
     };
@@ -190,7 +202,7 @@ private:
     }
 
     void live(uint32_t number);
-    void leave(Worker& worker, ClientCore& client);
+    void leave(uint32_t number);
     void drop_some(Worker& worker, ClientCore& client);
     [[nodiscard]] std::vector<uint64_t> some_keys(uint64_t count);
     void choose_keys(Worker& worker, Layout layout, uint64_t count_max, Transfer& transfer);
@@ -221,6 +233,8 @@ private:
     // history_rounds.cc
     void begin_round(uint32_t number);
     void begin_part(uint32_t number);
+    [[nodiscard]] static bool has_open_part(const Worker& worker);
+    static void add_held_keys(const Worker& worker, Round& round);
     void begin_pull_of_round(uint32_t number);
     [[nodiscard]] bool end(uint32_t number, Round& round);
     void end_pull(uint32_t number, Round& round, Transfer& out, std::optional<uint64_t> shown);
@@ -236,6 +250,13 @@ private:
     void look_at(uint32_t number, const Ending& ending);
     void check_endings();
 
+    // history_filtered.cc
+    [[nodiscard]] static const std::vector<Filters>& chains();
+    [[nodiscard]] TableSchema filtered_table();
+    void live_of_filtered(uint32_t number);
+    void begin_filtered(uint32_t number);
+    void check_filtered();
+
     SimCluster& cluster_;
     Random& random_;
     HistoryEvents& events_;
@@ -250,12 +271,15 @@ private:
     static constexpr size_t kStepsTable = 2;   ///< its rule sees whole rows, and may throw
     static constexpr size_t kRoundsTable = 3;  ///< that of iterations; those before it are counted
     static constexpr size_t kEndingsTable = 4;
+    static constexpr size_t kFilteredTable = 5;
+    static constexpr uint64_t kFilteredKeys = 40;  ///< of each worker
     std::vector<TableInfo> tables_;
     std::vector<uint64_t> common_keys_;  ///< of nearly all parts of iterations; none: any keys
     std::vector<CountedTable> counted_;  // the first tables
     CountedRounds rounds_;
     std::optional<HistoryFilters> filters_;
     Random endings_random_{0};
+    Random filtered_random_{0};
     std::deque<EndingRows> endings_;  // by worker
     std::deque<Worker> workers_;
     std::deque<Grave> graves_;
