@@ -91,6 +91,7 @@ void Shard::thrown(const std::string& what) {
     log(LogLevel::kError, "{}", why.text());
     standing_.throw_out(why);
     if (standing_.phase() == Phase::kOver) return;
+    handle_of_manager(std::exchange(unhandled_, {}));
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = why.code();
     to_manager_.send(header, encode_text(why.text().substr(0, kReportBytesMax)));
@@ -99,21 +100,29 @@ void Shard::thrown(const std::string& what) {
 
 size_t Shard::wait_for_the_end() {
     const size_t count = endpoint_->poll(completions_);
-    for (const Completion& completion : std::span(completions_).first(count)) {
-        if (to_manager_.owns(completion.connection)) handle(completion);
-    }
+    handle_of_manager(std::span(completions_).first(count));
     const size_t done = count + (to_manager_.must_poll() ? poll_link() : 0);
     if (done > 0) endpoint_->flush();
     if (done == 0) look_for_silence();
     return done;
 }
 
+/// All that a shard which has thrown still listens to.
+void Shard::handle_of_manager(std::span<const Completion> completions) {
+    for (const Completion& completion : completions) {
+        if (to_manager_.owns(completion.connection)) handle(completion);
+    }
+}
+
 size_t Shard::work() {
     const size_t count = endpoint_->poll(
         std::span(completions_).first(replication_.messages_per_poll(completions_.size())));
-    for (size_t i = 0; i < count; ++i) {
-        if (i + 1 < count) prefetch_rows(completions_[i + 1]);
-        handle(completions_[i]);
+    unhandled_ = std::span(completions_).first(count);
+    while (!unhandled_.empty()) {
+        const Completion& next = unhandled_.front();
+        unhandled_ = unhandled_.subspan(1);  // also if it throws
+        if (!unhandled_.empty()) prefetch_rows(unhandled_.front());
+        handle(next);
     }
     size_t done = count;
     if (waiting_.fetcher().waiting()) done += requests_.run_fetched();

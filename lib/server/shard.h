@@ -109,6 +109,7 @@ private:
     size_t work();
     void thrown(const std::string& what);
     size_t wait_for_the_end();
+    void handle_of_manager(std::span<const transport::Completion> completions);
     void look_for_silence();
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
@@ -157,6 +158,7 @@ private:
     RepeatedLog refusals_{clock_};
     /// Of one poll(). A member, so that poll() does not initialise it each time.
     std::array<transport::Completion, 64> completions_;
+    std::span<const transport::Completion> unhandled_;  ///< of these
     StatsMessage counters_;
     KnownLists lists_;  ///< of all tables
     uint64_t pass_;     ///< PassesMessage

@@ -225,13 +225,17 @@ public:
     }
 
     void push(double value) {
+        send_push(value);
+        run();
+    }
+
+    void send_push(double value) {
         wire::FrameHeader header = testing::frame_header(wire::Kind::kPush, ++requests_);
         header.value_type = static_cast<uint8_t>(ValueType::kFloat64);
         header.flags = wire::kKeysRange | wire::kValuesInline;
         header.count = 1;
         header.epoch = static_cast<uint32_t>(view.epoch);
         raw.send(worker_, header, std::as_bytes(std::span(&value, 1)));
-        run();
     }
 
 private:
@@ -347,6 +351,18 @@ TEST_SUITE("throwing rules") {
         job.close_manager();
         REQUIRE_FALSE(job.shard().finished());  // it serves until its worker is gone
         job.push(kPoison);
+        CHECK(job.run_until([&] { return job.shard().finished(); }));
+        CHECK(job.shard().outcome().code() == Errc::kException);
+    }
+
+    TEST_CASE("what comes in one batch with the push that throws is not lost: the manager's end") {
+        PoisonedShard job;
+        job.send_push(kPoison);
+        std::unique_ptr<Shard> shard = std::move(job.cluster.shards[0]);
+        job.cluster.shards.clear();  // it does not run meanwhile
+        job.run();
+        job.close_manager();
+        job.cluster.shards.push_back(std::move(shard));
         CHECK(job.run_until([&] { return job.shard().finished(); }));
         CHECK(job.shard().outcome().code() == Errc::kException);
     }
