@@ -24,8 +24,9 @@
 ///     return done ? 0 : 1;
 /// }
 /// ```
-/// Two more headers are for those who need them: rules.h (update rules of the program's own) and
-/// config.h (WEIR_ variables that the program sets).
+/// More headers are for those who need them: rules.h (update rules of the program's own), filters.h (what is sent of
+/// pushes and pulls), linalg.h (vectors and matrices of what was pulled), eigen.h (the same, for Eigen) and config.h
+/// (WEIR_ variables that the program sets).
 ///
 /// Functions return errors as values (lib/base/result.h). The only exception that they throw is
 /// std::bad_alloc, when the process has no memory left.

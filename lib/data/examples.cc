@@ -23,6 +23,7 @@ struct ThreadShare {
         if (lines.labels.empty()) return {};
         RowChunk chunk;
         chunk.labels = lines.labels;
+        chunk.numbers = lines.numbers;
         chunk.lengths = lines.lengths;
         chunk.features.resize(lines.keys.size());
         WEIR_TRY(dictionary.insert(lines.keys, chunk.features));
@@ -93,8 +94,10 @@ Result<Examples> read_and_join(std::span<const std::string> paths, const ReadOpt
         share.chunks = {};
     }
     if (examples.report.bad_line_count > options.skip_bad) {
-        WEIR_TRY(check_labels(examples.report.labels, options.format.labels, files_text(paths),
-                              options.format.names));
+        if (!options.format.any_label) {
+            WEIR_TRY(check_labels(examples.report.labels, options.format.labels, files_text(paths),
+                                  options.format.names));
+        }
         return Error(Errc::kParse,
                      fmt::format("{}; there are {} bad lines, and {} may be skipped; correct them "
                                  "or allow more ({})",

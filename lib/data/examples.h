@@ -17,6 +17,7 @@ namespace weir::data {
 /// Some consecutive examples. Features are indices into Examples::keys.
 struct RowChunk {
     std::vector<int8_t> labels;
+    std::vector<float> numbers;  ///< with LibsvmFormat::any_label
     std::vector<uint32_t> lengths;
     std::vector<uint32_t> features;
     std::vector<float> values;  ///< empty: all are 1

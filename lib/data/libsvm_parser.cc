@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kWantLabel = "a label: -1, 0 or +1";
 constexpr std::string_view kWantMappedLabel = "a label of the label map";
+constexpr std::string_view kWantNumber = "a label: a number";
 constexpr std::string_view kWantSpace = "a space before the next feature";
 constexpr std::string_view kWantFeature = "a feature number from 0 to 2^64 - 1";
 constexpr std::string_view kWantColon = "a ':' after the feature number";
@@ -201,7 +202,9 @@ struct Label {
 /// is not a number.
 bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexcept {
     const char* begin = cursor.at;
-    const std::string_view wanted = format.labels.is_default() ? kWantLabel : kWantMappedLabel;
+    const std::string_view wanted = format.any_label             ? kWantNumber
+                                    : format.labels.is_default() ? kWantLabel
+                                                                 : kWantMappedLabel;
     label.there = false;
     if (!parse_value(cursor, label.value)) return cursor.fail(begin, wanted);
     if (!cursor.done() && *cursor.at == ':' && format.label_optional) {
@@ -210,6 +213,7 @@ bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexc
     }
     if (!cursor.done() && !is_blank(*cursor.at)) return cursor.fail(begin, wanted);
     label.there = true;
+    if (format.any_label) return true;
     label.which = format.labels.class_of(label.value);
     return label.which != 0 || cursor.fail(begin, wanted);
 }
@@ -302,6 +306,7 @@ std::string shown(const char* at, const char* end) {
 
 void ParsedLines::clear() {
     labels.clear();
+    numbers.clear();
     lengths.clear();
     keys.clear();
     values.clear();
@@ -346,6 +351,7 @@ std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines,
                            unknown_label};
         }
         if (label.there) lines.label_census.add(label.value);
+        if (format.any_label) lines.numbers.push_back(label.value);
         lines.labels.push_back(label.which);
         lines.lengths.push_back(static_cast<uint32_t>(lines.keys.size() - first));
     }

@@ -18,8 +18,8 @@ void for_each(const Columns& matrix, ColumnRange range, Row* rows_data, Visit vi
     for (uint64_t column = range.begin; column < range.end; ++column) {
         const uint64_t end = matrix.offsets[column + 1];
         for (uint64_t i = matrix.offsets[column]; i < end; ++i) {
-            if (i + kAhead < last) __builtin_prefetch(rows_data + matrix.rows[i + kAhead], 1);
-            visit(column - range.begin, matrix.rows[i], ones ? 1.0F : matrix.values[i]);
+            if (i + kAhead < last) __builtin_prefetch(rows_data + matrix.places[i + kAhead], 1);
+            visit(column - range.begin, matrix.places[i], ones ? 1.0F : matrix.values[i]);
         }
         done(column - range.begin);
     }
@@ -79,7 +79,7 @@ void add_to_margins(const Columns& matrix, ColumnRange range, std::span<const do
         for (uint64_t i = matrix.offsets[column]; i < end; ++i) {
             const double value =
                 matrix.values.empty() ? 1.0 : static_cast<double>(matrix.values[i]);
-            margins[matrix.rows[i]] += value * delta;
+            margins[matrix.places[i]] += value * delta;
         }
     }
 }

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Columns: a borrowed view of a sparse matrix by columns, and the kernels over it.
+/// Columns: a sparse matrix of examples by columns, and what a solver by blocks of columns needs of it.
 
 #include <cstdint>
 #include <span>
 
+#include "lib/linalg/sparse.h"
+
 namespace weir::linalg {
 
-/// Column c has its non-zeros in the rows from rows[offsets[c]] up to, but not including,
-/// rows[offsets[c + 1]], rising; `values` is parallel to `rows`.
-struct Columns {
-    std::span<const uint64_t> offsets;
-    std::span<const uint32_t> rows;
-    std::span<const float> values;  ///< empty: all are 1
-};
+/// A matrix by columns: the lines are its columns, their places its rows, rising. There may be more than 2^31
+/// non-zeros.
+using Columns = SparseLines<float, uint32_t, uint64_t>;
 
 /// The columns from begin up to, but not including, end.
 struct ColumnRange {

@@ -32,14 +32,14 @@ public:
     void take(uint64_t begin, uint64_t end) {
         begin_.assign(end - begin + 1, 0);
         for_each(end,
-                 [&](uint64_t /*place*/, uint64_t i) { ++begin_[matrix_.rows[i] - begin + 1]; });
+                 [&](uint64_t /*place*/, uint64_t i) { ++begin_[matrix_.places[i] - begin + 1]; });
         for (uint64_t row = 1; row < begin_.size(); ++row)
             begin_[row] += begin_[row - 1];
         places_.resize(begin_.back());
         values_.resize(begin_.back());
         fill_.assign(begin_.begin(), begin_.end() - 1);
         for_each(end, [&](uint64_t place, uint64_t i) {
-            const uint64_t at = fill_[matrix_.rows[i] - begin]++;
+            const uint64_t at = fill_[matrix_.places[i] - begin]++;
             places_[at] = static_cast<uint32_t>(place);
             values_[at] = matrix_.values.empty() ? 1.0 : static_cast<double>(matrix_.values[i]);
             next_[place] = i + 1;
@@ -60,7 +60,7 @@ private:
         for (uint64_t place = 0; place < columns_.size(); ++place) {
             if (columns_[place] == kNoColumn) continue;
             const uint64_t last = matrix_.offsets[columns_[place] + 1];
-            for (uint64_t i = next_[place]; i < last && matrix_.rows[i] < end; ++i)
+            for (uint64_t i = next_[place]; i < last && matrix_.places[i] < end; ++i)
                 visit(place, i);
         }
     }

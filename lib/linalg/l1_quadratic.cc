@@ -13,7 +13,7 @@ namespace weir::linalg {
 
 namespace {
 
-using Vector = std::vector<double>;
+using Numbers = std::vector<double>;
 
 constexpr int kIterationCountMax = 80;
 constexpr double kRidge = 1e-14;  // for equal columns; the diagonal of H is 1
@@ -61,7 +61,7 @@ public:
         }
     }
 
-    void solve(Vector& x) {
+    void solve(Numbers& x) {
         for (uint64_t k = 0; k < count_; ++k) {
             x[k] /= row(k)[k];
             subtract(x[k], row(k) + k + 1, count_ - k - 1, x.data() + k + 1);
@@ -84,7 +84,7 @@ private:
     }
 
     uint64_t count_;
-    Vector u_;
+    Numbers u_;
 };
 
 /// The problem in variables scaled so that H has a diagonal of 1: minimise
@@ -94,7 +94,7 @@ class InteriorPoint {
 public:
     explicit InteriorPoint(const L1Quadratic& model)
         : count_(model.gradient.size()), cholesky_(count_), h_(count_ * count_) {
-        for (Vector* v : {&scale_, &penalty_, &g_, &w_, &d_, &hd_, &p_, &q_, &s_, &t_})
+        for (Numbers* v : {&scale_, &penalty_, &g_, &w_, &d_, &hd_, &p_, &q_, &s_, &t_})
             v->assign(count_, 0);
         for (uint64_t j = 0; j < count_; ++j) {
             const double bend = model.curvature[triangle_row(j, count_)];
@@ -140,14 +140,14 @@ public:
             cholesky_.row(a)[a] += 1 / spread(a) + kRidge;
         }
         cholesky_.factor();
-        const Vector none(count_, 0);
+        const Numbers none(count_, 0);
         const Step guess = newton(0, none, none);
         const double before = complementarity({none, none, none, none, none, none}, 0);
         const double after = complementarity(guess, std::min(1.0, longest(guess)));
         const double centre =
             std::pow(after / before, 3) * before / static_cast<double>(2 * count_);
-        Vector bent_s(count_);
-        Vector bent_t(count_);
+        Numbers bent_s(count_);
+        Numbers bent_t(count_);
         for (uint64_t j = 0; j < count_; ++j) {
             bent_s[j] = guess.p[j] * guess.s[j];
             bent_t[j] = guess.q[j] * guess.t[j];
@@ -164,8 +164,8 @@ public:
         }
     }
 
-    [[nodiscard]] Vector result(const L1Quadratic& model) const {
-        Vector d(count_);
+    [[nodiscard]] Numbers result(const L1Quadratic& model) const {
+        Numbers d(count_);
         for (uint64_t j = 0; j < count_; ++j) {
             const bool zero = p_[j] < s_[j] && q_[j] < t_[j];
             d[j] = scale_[j] == 0 ? 0 : zero ? -model.weights[j] : d_[j] * scale_[j];
@@ -175,7 +175,7 @@ public:
 
 private:
     struct Step {
-        Vector d, hd, p, q, s, t;
+        Numbers d, hd, p, q, s, t;
     };
 
     [[nodiscard]] double residual_s(uint64_t j) const {
@@ -190,9 +190,9 @@ private:
 
     /// The Newton step that makes every p s and q t equal to `centre`, less the second-order
     /// terms `bent`.
-    [[nodiscard]] Step newton(double centre, const Vector& bent_s, const Vector& bent_t) {
-        Step step{Vector(count_), Vector(count_), Vector(count_),
-                  Vector(count_), Vector(count_), Vector(count_)};
+    [[nodiscard]] Step newton(double centre, const Numbers& bent_s, const Numbers& bent_t) {
+        Step step{Numbers(count_), Numbers(count_), Numbers(count_),
+                  Numbers(count_), Numbers(count_), Numbers(count_)};
         for (uint64_t j = 0; j < count_; ++j) {
             step.p[j] = (centre - bent_s[j] - p_[j] * s_[j] - p_[j] * residual_s(j)) / s_[j];
             step.q[j] = (centre - bent_t[j] - q_[j] * t_[j] - q_[j] * residual_t(j)) / t_[j];
@@ -220,7 +220,7 @@ private:
     /// The greatest length of the step after which no variable is negative.
     [[nodiscard]] double longest(const Step& step) const {
         double length = 1 / 0.995;
-        const auto cut = [&](const Vector& now, const Vector& change) {
+        const auto cut = [&](const Numbers& now, const Numbers& change) {
             for (uint64_t j = 0; j < count_; ++j) {
                 if (change[j] < 0) length = std::min(length, -now[j] / change[j]);
             }
@@ -243,8 +243,8 @@ private:
 
     uint64_t count_;
     Cholesky cholesky_;
-    Vector h_;  // both triangles
-    Vector scale_, penalty_, g_, w_, d_, hd_, p_, q_, s_, t_;
+    Numbers h_;  // both triangles
+    Numbers scale_, penalty_, g_, w_, d_, hd_, p_, q_, s_, t_;
 };
 
 }  // namespace

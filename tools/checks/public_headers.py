@@ -20,12 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PLUGIN = "lib/store/plugins/weir_plugin.h"  # in C
-ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/filters.h", "lib/config.h", PLUGIN)  # what programs and plugins include
+EIGEN = "lib/eigen.h"  # for programs that have Eigen
+ENTRIES = ("lib/weir.h", "lib/rules.h", "lib/filters.h", "lib/config.h", "lib/linalg.h", EIGEN, PLUGIN)  # what programs and plugins include
 # What users read: the interface, as versions promise it to each other. All else that these include is in weir/detail/.
 PUBLIC = (
-    *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/filter/filters.h",
-    "lib/filter/select/held_back.h", "lib/filter/select/round_form.h", "lib/filter/select/selector.h", "lib/job/job.h",
-    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/narrow_float.h", "lib/key/value_type.h", "lib/store/rules/combine_as.h",
+    *ENTRIES, "lib/base/config.h", "lib/base/config_variables.h", "lib/base/log_sink.h", "lib/base/result.h", "lib/base/version.h", "lib/data/labelled_rows.h",
+    "lib/filter/filters.h",
+    "lib/filter/select/held_back.h", "lib/filter/select/round_form.h", "lib/filter/select/selector.h", "lib/job/job.h", "lib/key/call_keys.h",
+    "lib/key/key_batch.h", "lib/key/key_range.h", "lib/key/key_span.h", "lib/key/narrow_float.h", "lib/key/value_type.h",
+    "lib/linalg/sparse.h", "lib/linalg/threads.h", "lib/linalg/vector_expression.h", "lib/linalg/vectors.h", "lib/store/rules/combine_as.h",
     "lib/store/rules/rule.h", "lib/store/rules/rule_parameters.h", "lib/store/rules/rule_registry.h", "lib/store/rules/rules.h", "lib/store/table_schema.h",
     "lib/task/consistency.h", "lib/task/task_id.h", "lib/train/sweep.h", "lib/train/sweep_plan.h", "lib/wire/filter_traffic.h", "lib/wire/on_worker_loss.h", "lib/wire/work_share.h", "lib/worker/client.h",
     "lib/worker/iterations.h", "lib/worker/job_event.h", "lib/worker/scan.h", "lib/worker/table.h",
@@ -48,7 +51,7 @@ def public_headers(root):
                     todo.append(target)
                 else:
                     problems.append(f'{path}: "{target}" is not a file of the project, so it cannot be installed')
-            elif "/" in target and not target.startswith("sys/"):
+            elif "/" in target and not target.startswith("sys/") and not (path == EIGEN and target.startswith("Eigen/")):
                 problems.append(f"{path}: <{target}> would make every user of the library install that too")
     problems += [f"{path} is said to be public, and no public header includes it" for path in PUBLIC if path not in found]
     return sorted(found), problems
@@ -88,6 +91,10 @@ def compile_alone(include, found):
     compiler = os.environ.get("CXX", "g++").split()
     c_compiler = os.environ.get("CC", "cc").split()
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", include]
+    eigen = subprocess.run(["pkg-config", "--cflags", "eigen3"], capture_output=True, text=True, check=False)
+    flags += [flag.replace("-I", "-isystem", 1) for flag in eigen.stdout.split()]
+    if eigen.returncode:
+        found = [path for path in found if path != EIGEN]
     cpp = [[*compiler, "-std=c++20", *flags, "-x", "c++", "-"]]
     old = [[*c_compiler, "-std=c99", *flags, "-x", "c", "-"], [*compiler, "-std=c++11", *flags, "-x", "c++", "-"]]
 

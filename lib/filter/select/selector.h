@@ -11,40 +11,13 @@
 
 #include "lib/base/result.h"
 #include "lib/filter/bitmap.h"
+#include "lib/key/call_keys.h"
 #include "lib/key/combine.h"
-#include "lib/key/key_range.h"
 #include "lib/key/value_type.h"
 
 namespace weir {
 
 class HeldBack;
-
-/// Borrows the keys of a call: a list without duplicates, in ascending order, or a range.
-class CallKeys {
-public:
-    explicit CallKeys(std::span<const uint64_t> list) noexcept
-        : list_(list.data()), size_(list.size()) {}
-
-    explicit CallKeys(KeyRange range) noexcept
-        : first_(range.begin), size_(static_cast<size_t>(range.key_count())) {}
-
-    [[nodiscard]] size_t size() const noexcept { return size_; }
-
-    /// `count` keys, from key `begin` on.
-    [[nodiscard]] CallKeys part(size_t begin, size_t count) const noexcept {
-        if (list_ != nullptr) return CallKeys(std::span(list_ + begin, count));
-        return CallKeys(KeyRange{first_ + begin, first_ + begin + count});
-    }
-
-    [[nodiscard]] uint64_t operator[](size_t i) const noexcept {
-        return list_ != nullptr ? list_[i] : first_ + i;
-    }
-
-private:
-    const uint64_t* list_ = nullptr;
-    uint64_t first_ = 0;
-    size_t size_;
-};
 
 /// A table, as selectors see it. `type`: a computed one.
 struct RowKind {

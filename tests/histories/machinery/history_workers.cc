@@ -534,8 +534,8 @@ void HistoryWorkers::let_throw() {
 void HistoryWorkers::note_end_by_exception(uint32_t number, Call& call, const Status& ended) {
     const bool is_late = call.is_hurried && ended.code() == Errc::kDeadline;
     const bool waited = workers_[number].failed_calls.contains(call.after);
-    INFO("at " << clock_of(number).now_ns() / kMicrosecond << " us: "
-               << (ended ? "ok" : ended.error().text()));
+    INFO("at " << clock_of(number).now_ns() / kMicrosecond
+               << " us: " << (ended ? "ok" : ended.error().text()));
     REQUIRE((ended.code() == Errc::kException || is_late || waited || call.is_dropped));
     if (!call.is_push) return;
     CountedTable& counted = counted_[call.table];
