@@ -105,7 +105,10 @@ size_t Manager::poll() {
         if (is_measured) join_measured_servers();
         if (has_news_ && !loss_ && !is_catching_up_) act();
         if (lacks_first_copies_) look_for_first_copies(now_ns);
-        if (is_measured) send_status();  // with what has just been decided
+        if (!status_askers_.empty()) {  // with what has just been decided
+            if (is_measured) ask_for_held(now_ns);
+            send_status(now_ns);
+        }
         if (key_reads_.is_reading()) go_on_reading(now_ns);
     }
     if (phase_ == Phase::kEnding) {
@@ -167,6 +170,11 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
         case Kind::kAdmit: {
             const auto worker = workers_.find(asker.worker);
             if (worker != workers_.end()) worker->second.is_on_the_way = false;
+            return;
+        }
+        case Kind::kHeld: {
+            const auto worker = workers_.find(asker.worker);
+            if (worker != workers_.end()) worker->second.rows_held = frame.header.first;
             return;
         }
         case Kind::kCreateTable: return create_table(asker, frame);

@@ -96,7 +96,8 @@ public:
 
     /// It looks for silent servers as often, and for what the disk has done.
     [[nodiscard]] uint64_t sleep_ns_max() const noexcept override {
-        return checkpoints_.waits_for_disk() ? kMillisecond : options_.lease_ns / 8;
+        if (checkpoints_.waits_for_disk() || !status_askers_.empty()) return kMillisecond;
+        return options_.lease_ns / 8;
     }
 
     [[nodiscard]] bool finished() const override { return phase_ == Phase::kOver; }
@@ -183,6 +184,7 @@ private:
         /// it has done nothing, and if it dies it might as well never have come.
         bool is_on_the_way = false;
         bool has_given_back = false;  ///< its work, and is to leave: it does not come to its end
+        std::optional<uint64_t> rows_held = {};  ///< as it has answered to the last question
     };
 
     // manager.cc: messages, connections, start and end
@@ -202,7 +204,8 @@ private:
     [[nodiscard]] Result<uint32_t> server_to_leave(const wire::Frame& frame) const;
     void ask_for_status(const Asker& asker);
     void stop(const Asker& asker, const wire::Frame& frame);
-    void send_status();
+    void ask_for_held(uint64_t now_ns);
+    void send_status(uint64_t now_ns);
     void get(const Asker& asker, const wire::Frame& frame);
     void go_on_reading(uint64_t now_ns);
     [[nodiscard]] JobStatus make_status() const;
@@ -344,6 +347,9 @@ private:
     bool is_stop_asked_ = false;        ///< `weir stop` came
     bool is_stopping_ = false;          ///< a worker is lost, and the job does not go on without it
     std::vector<Asker> status_askers_;  ///< operators that wait for the shards' counters
+    bool are_shards_heard_ = false;     ///< for these
+    bool asks_for_held_ = false;        ///< and what workers hold back
+    uint64_t held_asked_ns_ = 0;
     size_t operator_count_ = 0;
     size_t left_count_ = 0;  ///< workers that came to their end
 };

@@ -173,12 +173,33 @@ void Manager::ask_for_status(const Asker& asker) {
     if (status_askers_.size() == 2 * kOperatorsMax)
         return answer(outbox_, asker, Errc::kBusy, encode_text("too many questions at a time"));
     status_askers_.push_back(asker);
+    if (status_askers_.size() > 1) return;  // one answer for all
     measure_joiners();
+    are_shards_heard_ = false;
 }
 
-/// The shards have answered, or did not in time.
-void Manager::send_status() {
-    if (status_askers_.empty()) return;
+/// The shards have answered, or did not in time. Where rows go through filters, the workers are asked as well: they
+/// alone know what these hold back.
+void Manager::ask_for_held(uint64_t now_ns) {
+    are_shards_heard_ = true;
+    held_asked_ns_ = now_ns;
+    asks_for_held_ = std::ranges::any_of(counters_.counters(), [](const auto& counters) {
+        return counters.second.filters.rows_pushed > 0;
+    });
+    for (auto& [number, worker] : workers_) {
+        worker.rows_held.reset();
+        if (asks_for_held_) outbox_.send(worker.connection, wire::header_of(Kind::kHeld));
+    }
+}
+
+/// A worker that computes does not answer, and is not waited for.
+void Manager::send_status(uint64_t now_ns) {
+    constexpr uint64_t kWorkersNs = 50 * kMillisecond;
+    const bool lacks_some = asks_for_held_ && std::ranges::any_of(workers_, [](const auto& worker) {
+                                return !worker.second.rows_held;
+                            });
+    const bool waits_for_workers = lacks_some && now_ns - held_asked_ns_ < kWorkersNs;
+    if (!are_shards_heard_ || counters_.is_asking() || waits_for_workers) return;
     const std::vector<std::byte> status = make_status().encode();
     for (const Asker& asker : std::exchange(status_askers_, {}))
         answer_in_parts(outbox_, asker, status, endpoint_->capabilities().message_bytes_max);
@@ -282,6 +303,7 @@ void Manager::note_process(JobStatus::Worker& worker) const {
     const auto found = workers_.find(worker.number);
     if (found == workers_.end()) return;
     const uint64_t now_ns = clock_.now_ns();
+    worker.rows_held = found->second.rows_held.value_or(JobStatus::kUnknown);
     const uint64_t heard_ns = endpoint_->heard_ns(endpoint_->process_of(found->second.connection));
     const uint64_t end_ns = work_lease_end_ns(found->second);
     if (heard_ns <= now_ns) worker.heard_ms = (now_ns - heard_ns) / kMillisecond;

@@ -91,7 +91,7 @@ void Shard::thrown(const std::string& what) {
     log(LogLevel::kError, "{}", why.text());
     standing_.throw_out(why);
     if (standing_.phase() == Phase::kOver) return;
-    handle_of_manager(std::exchange(unhandled_, {}));
+    handle_of_manager(std::span(completions_).first(completion_count_).subspan(handled_count_));
     wire::FrameHeader header = wire::header_of(Kind::kShutdown);
     header.status = why.code();
     to_manager_.send(header, encode_text(why.text().substr(0, kReportBytesMax)));
@@ -117,12 +117,12 @@ void Shard::handle_of_manager(std::span<const Completion> completions) {
 size_t Shard::work() {
     const size_t count = endpoint_->poll(
         std::span(completions_).first(replication_.messages_per_poll(completions_.size())));
-    unhandled_ = std::span(completions_).first(count);
-    while (!unhandled_.empty()) {
-        const Completion& next = unhandled_.front();
-        unhandled_ = unhandled_.subspan(1);  // also if it throws
-        if (!unhandled_.empty()) prefetch_rows(unhandled_.front());
-        handle(next);
+    completion_count_ = count;
+    handled_count_ = 0;
+    for (size_t i = 0; i < count; ++i) {
+        handled_count_ = i + 1;  // also if this one throws
+        if (i + 1 < count) prefetch_rows(completions_[i + 1]);
+        handle(completions_[i]);
     }
     size_t done = count;
     if (waiting_.fetcher().waiting()) done += requests_.run_fetched();

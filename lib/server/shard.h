@@ -158,7 +158,8 @@ private:
     RepeatedLog refusals_{clock_};
     /// Of one poll(). A member, so that poll() does not initialise it each time.
     std::array<transport::Completion, 64> completions_;
-    std::span<const transport::Completion> unhandled_;  ///< of these
+    size_t completion_count_ = 0;  // of the last poll, of which so many were handled:
+    size_t handled_count_ = 0;
     StatsMessage counters_;
     KnownLists lists_;  ///< of all tables
     uint64_t pass_;     ///< PassesMessage

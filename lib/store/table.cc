@@ -434,6 +434,12 @@ Status TableShard::push(const RowList& list, std::span<const std::byte> pushed,
     return {};
 }
 
+Status TableShard::push_kept(const Entries& entries, std::span<const std::byte> pushed,
+                             const RuleArguments* arguments, uint32_t stamp) {
+    WEIR_ASSIGN(const RowList kept, kept_rows(entries));
+    return push(kept, pushed, arguments, stamp);
+}
+
 Result<RowList> TableShard::kept_rows(const Entries& entries) {
     WEIR_CHECK(entries.kept.size() == bitmap_bytes(entries.count()));
     chosen_rows_.resize(count_bits(entries.kept));

@@ -183,12 +183,13 @@ public:
     /// Errors: as push()
     [[nodiscard]] Result<RowList> kept_rows(const Entries& entries);
 
+    [[nodiscard]] Status push_kept(const Entries& entries, std::span<const std::byte> pushed,
+                                   const RuleArguments* arguments, uint32_t stamp);
+
     [[nodiscard]] Status push(const Entries& entries, std::span<const std::byte> pushed,
                               const RuleArguments* arguments = nullptr, uint32_t stamp = 1) {
-        if (!entries.kept.empty()) [[unlikely]] {
-            WEIR_ASSIGN(const RowList kept, kept_rows(entries));
-            return push(kept, pushed, arguments, stamp);
-        }
+        if (!entries.kept.empty()) [[unlikely]]
+            return push_kept(entries, pushed, arguments, stamp);
         return entries.is_range ? push(entries.range, pushed, arguments)
                                 : push(entries.list, pushed, arguments, stamp);
     }

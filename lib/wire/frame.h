@@ -86,8 +86,10 @@ enum class Kind : uint8_t {
     kGet = 31,   ///< command -> manager: the values of some keys; manager -> shard: of some that
                  ///< it is primary of; shard -> manager: these
     kRule = 32,  ///< worker -> manager: what servers know of the update rule of this name
+    kHeld = 33,  ///< manager -> worker: how many rows do its filters hold back? worker -> manager:
+                 ///< `first`
 };
-inline constexpr uint8_t kKindMax = 32;
+inline constexpr uint8_t kKindMax = 33;
 
 /// In `first` of a kShutdown to or from the manager: the workers are to end, in order.
 inline constexpr uint64_t kAsksToStop = 1;

@@ -137,7 +137,7 @@ std::vector<std::byte> JobStatus::encode() const {
     write_list(w, workers, [&](const Worker& worker) {
         w.number(worker.number).number(worker.rank);
         w.number(static_cast<uint8_t>(worker.has_work));
-        w.number(worker.heard_ms).number(worker.lease_left_ms);
+        w.number(worker.heard_ms).number(worker.lease_left_ms).number(worker.rows_held);
         write_list(w, worker.pieces, number);
     });
     w.number(work.on_worker_loss).number(work.round).number(work.piece_count);
@@ -198,6 +198,7 @@ std::optional<JobStatus> JobStatus::decode(std::span<const std::byte> body) {
         if (!r.flag(w.has_work)) return false;
         w.heard_ms = r.number<uint64_t>();
         w.lease_left_ms = r.number<uint64_t>();
+        w.rows_held = r.number<uint64_t>();
         return read_list(r, room, w.pieces, number);
     };
     const auto dead_server = [&](DeadServer& s) {

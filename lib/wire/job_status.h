@@ -74,6 +74,9 @@ struct JobStatus {
         uint64_t heard_ms = kUnknown;       ///< since its process was heard of last
         /// After which it counts as lost, if its process is not heard of; kUnknown: it has no lease.
         uint64_t lease_left_ms = kUnknown;
+        /// Rows that its filters hold back; kUnknown: it computes, and has not answered, or
+        /// was not asked, because nothing goes through filters that hold back.
+        uint64_t rows_held = kUnknown;
         friend bool operator==(const Worker&, const Worker&) = default;
     };
 

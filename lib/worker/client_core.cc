@@ -175,6 +175,12 @@ bool ClientCore::receive_from_manager(const wire::Frame& frame) {
     switch (header.kind) {
         case Kind::kView: views_.receive(frame.values); return true;
         case Kind::kAdmit: admitted(frame.values); return true;
+        case Kind::kHeld: {
+            wire::FrameHeader held = wire::header_of(Kind::kHeld);
+            held.first = filters_.held_count();
+            peers_.link().send(held);
+            return true;
+        }
         case Kind::kLeave:
             outages_.shard_died(header.first, decode_text(frame.values).value_or(""));
             return true;

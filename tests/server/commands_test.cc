@@ -113,6 +113,34 @@ TEST_SUITE("commands") {
         CHECK(filters.pulled_zeros.after < 3200 / 8);
     }
 
+    TEST_CASE("a command sees what workers hold back, unless they compute") {
+        SimCluster cluster(18, {}, {});
+        REQUIRE(cluster.start());
+        const auto table = cluster.make_table(0, dense_table("numbers", 800));
+        REQUIRE(table.has_value());
+        const Filters chain = *Filters::parse("significant=10");
+        CallOptions options;
+        options.filters = &chain;
+        const std::vector<float> some(800, 1);
+        ClientCore& client = *cluster.workers[0];
+        REQUIRE(cluster.finish(
+            0, client.push(*table, KeyRange{0, 800}, std::as_bytes(std::span(some)), options)));
+        RawWorker command(cluster, 99);
+        const auto held = [&] {
+            std::vector<uint64_t> rows;
+            for (const JobStatus::Worker& worker : status_of(command).workers)
+                rows.push_back(worker.rows_held);
+            return rows;
+        };
+        CHECK(held() == std::vector<uint64_t>{800, 0, 0});
+        cluster.stopped.insert(&client);
+        CHECK(held() == std::vector<uint64_t>{JobStatus::kUnknown, 0, 0});
+        cluster.stopped.erase(&client);
+        for (const ClientCore::CallId call : client.flush())
+            REQUIRE(cluster.finish(0, call));
+        CHECK(held() == std::vector<uint64_t>{0, 0, 0});
+    }
+
     TEST_CASE("a command sees every open iteration of every table, and who is late for each") {
         SimCluster cluster(16, {}, {});
         REQUIRE(cluster.start());

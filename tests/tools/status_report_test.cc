@@ -79,6 +79,14 @@ TEST_SUITE("status_report") {
         CHECK(says(status,
                    "filters: pushes: zeros 75 % less; pulls: compress 25 % less; 5 of 50 "
                    "rows kept\n"));
+        status.workers = {{.number = 0, .rows_held = 7}, {.number = 1}};
+        CHECK(
+            says(status,
+                 "filters: pushes: zeros 75 % less; pulls: compress 25 % less; 5 of 50 rows kept; "
+                 "7 rows held back; 1 worker computes, and what it has held back is not known\n"));
+        const Json workers = Json::parse(status_json(status)).at("workers");
+        CHECK(workers[0].at("rows_held") == 7);
+        CHECK(workers[1].at("rows_held").is_null());
         const Json json = Json::parse(status_json(status)).at("filters");
         CHECK(json.at("pushed").at("zeros").dump() == R"({"after":250,"before":1000})");
         CHECK(json.at("rows_kept") == 5);

@@ -36,6 +36,7 @@ JobStatus full_status() {
     status.filters.pulled_compress = {7, 3};
     status.filters.rows_pushed = 50;
     status.filters.rows_kept = 5;
+    status.workers[0].rows_held = 12;
     status.open = {{"numbers", 5, 7, {0, 4}}, {"numbers", 6, 0, {}}};
     return status;
 }

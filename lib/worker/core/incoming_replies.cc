@@ -54,7 +54,7 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
     const bool was_pushed = is_pushed(request, frame.header);
     sender_.push_ended(request, status == Errc::kOk || was_pushed);
     if (was_pushed) requests_.become_pull(request);
-    switch (fate_of(request, status)) {
+    switch (status == Errc::kOk ? Fate::kEnds : fate_of(request, status)) {
         case Fate::kSentAgain:
             if (status == Errc::kUnknownList) request.content().piece->was_unknown();
             return sender_.send_again(id, request, false);

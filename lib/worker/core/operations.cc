@@ -114,7 +114,7 @@ Operations::CallId Operations::start_in_order(Some operations) {
 }
 
 /// Looks at what options name, which may be gone later.
-Status Operations::set_options(Operation& operation) {
+Status Operations::set_named_options(Operation& operation) {
     WEIR_TRY(set_arguments(operation));
     if (operation.may_be_filtered()) {
         WEIR_ASSIGN(operation.filters, filters_.find(*operation.table, operation.options.filters));
@@ -232,36 +232,53 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
 
 /// Makes the requests of a call, and the call if `call_id` is 0. After an error none was made.
 Status Operations::launch(Some operations, CallId& call_id) {
-    Routed one;
-    std::vector<Routed> several(operations.size() == 1 ? 0 : operations.size());
-    const std::span<Routed> routed = several.empty() ? std::span(&one, 1) : std::span(several);
+    const Operation& first = operations.front();
+    const bool is_plain = operations.size() == 1 && !first.is_part() && first.filters == nullptr &&
+                          first.selected == nullptr;
+    if (!is_plain) [[unlikely]]
+        return launch_with_room(operations, call_id);
+    WEIR_ASSIGN(Routed routed, find(first));
+    (void)launch_routed(operations, std::span(&routed, 1), call_id);
+    return {};
+}
+
+/// Of several tables, of parts, or of rows that filters select.
+Status Operations::launch_with_room(Some operations, CallId& call_id) {
+    std::vector<Routed> routed(operations.size());
     for (size_t i = 0; i < operations.size(); ++i) {
         WEIR_ASSIGN(routed[i], find(operations[i]));
     }
     WEIR_TRY(check_room(operations, routed));
     std::vector<Operation> selected;
-    if (std::ranges::any_of(operations, &Operation::is_selected)) [[unlikely]] {
+    if (std::ranges::any_of(operations, &Operation::is_selected)) {
         selected.assign(operations.begin(), operations.end());
         WEIR_TRY(select(selected, routed));
         operations = selected;
     }
-    Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
+    const bool is_launched = launch_routed(operations, routed, call_id);
     for (const Operation& its : selected) {
-        if (its.is_selected()) call != nullptr ? its.filters->end() : its.filters->undo();
+        if (its.is_selected()) is_launched ? its.filters->end() : its.filters->undo();
     }
-    if (call == nullptr) return {};  // too many: take(0) says so
+    return {};
+}
+
+/// False: there are too many calls. take(0) says so.
+bool Operations::launch_routed(Some operations, std::span<Routed> routed, CallId& call_id) {
+    Call* const call = call_id == 0 ? calls_.begin(call_id) : calls_.find(call_id);
+    if (call == nullptr) return false;
     const Operation& first = operations.front();
+    const bool is_gathered = operations.size() > 1;
     call->table = first.table->schema.id;
     call->is_push = first.is_push();
-    if (!several.empty()) sender_.gather();
+    if (is_gathered) sender_.gather();
     for (size_t i = 0; i < operations.size(); ++i)
         add(call_id, *call, operations[i], routed[i]);
-    if (!several.empty()) sender_.submit_gathered(*call);
+    if (is_gathered) sender_.submit_gathered(*call);
     calls_.started(call_id, *call, [this](CallId of) { return requests_.call_needs_caller(of); });
     const CallOptions& options = first.options;
     const bool waits_for_workers = options.deadline_ns == 0 && options.iteration.has_value();
     sender_.send_off(*call, waits_for_workers ? CallOptions::kLongNs : options.deadline_ns);
-    return {};
+    return true;
 }
 
 /// Start an iteration only if there is room for all of its parts, and a push of what filters select, or of what was

@@ -91,7 +91,15 @@ private:
     CallId start(Some operations);
     CallId start_in_order(Some operations);
     [[nodiscard]] bool must_wait(Some operations) const;
-    [[nodiscard]] Status set_options(Operation& operation);
+
+    [[nodiscard]] Status set_options(Operation& operation) {
+        const CallOptions& its = operation.options;
+        if (its.arguments.empty() && its.filters == nullptr && filters_.empty()) [[likely]]
+            return {};
+        return set_named_options(operation);
+    }
+
+    [[nodiscard]] Status set_named_options(Operation& operation);
     [[nodiscard]] Status set_arguments(Operation& operation) const;
     [[nodiscard]] Status check_room(Some operations, std::span<const Routed> routed) const;
     [[nodiscard]] Status select(std::vector<Operation>& operations, std::span<Routed> routed);
@@ -100,6 +108,8 @@ private:
     CallId failed(const Operation& operation, Status why);
     void note_table(CallId call_id, const Operation& operation);
     [[nodiscard]] Status launch(Some operations, CallId& call_id);
+    [[nodiscard]] Status launch_with_room(Some operations, CallId& call_id);
+    [[nodiscard]] bool launch_routed(Some operations, std::span<Routed> routed, CallId& call_id);
     [[nodiscard]] Result<Routed> find(const Operation& operation);
     void add(CallId call_id, Call& call, const Operation& operation, const Routed& routed);
     void add_routed(CallId call_id, Call& call, const Operation& operation,

@@ -246,6 +246,26 @@ Json server_json(const JobStatus::Server& server) {
             {"shards", std::move(shards)}};
 }
 
+/// Empty: they save nothing, and hold nothing back.
+std::string filters_line(const JobStatus& status) {
+    const FilterTraffic& filters = status.filters;
+    std::string saved = filters_text(filters);
+    if (!saved.empty() && filters.rows_pushed > 0)
+        saved += fmt::format("; {} of {} rows kept", filters.rows_kept, filters.rows_pushed);
+    uint64_t held = 0;
+    size_t unknown = 0;
+    for (const JobStatus::Worker& worker : status.workers)
+        worker.rows_held == JobStatus::kUnknown ? void(++unknown) : void(held += worker.rows_held);
+    if (held > 0) saved += fmt::format("; {} held back", counted(held, "row"));
+    if (saved.empty()) return {};
+    if (unknown > 0 && filters.rows_pushed > 0)
+        saved += fmt::format(
+            "; {}, and what {} held back is not known",
+            unknown == 1 ? "1 worker computes" : fmt::format("{} workers compute", unknown),
+            unknown == 1 ? "it has" : "they have");
+    return fmt::format("filters: {}\n", saved.substr(2));
+}
+
 }  // namespace
 
 std::string status_text(const JobStatus& status) {
@@ -304,14 +324,7 @@ std::string rest_text(const JobStatus& status) {
     if (!status.losers.empty()) {
         text += fmt::format("handing over: shards {}\n", list_text(status.losers));
     }
-    if (const std::string saved = filters_text(status.filters); !saved.empty()) {
-        const FilterTraffic& filters = status.filters;
-        text += fmt::format(
-            "filters: {}{}\n", saved.substr(2),
-            filters.rows_pushed == 0
-                ? ""
-                : fmt::format("; {} of {} rows kept", filters.rows_kept, filters.rows_pushed));
-    }
+    text += filters_line(status);
     for (const JobStatus::OpenIteration& open : status.open) {
         const size_t unnamed = open.late_count - open.late.size();
         text += fmt::format("table '{}': iteration {} is open{}{}{}\n", open.table, open.iteration,
@@ -335,6 +348,7 @@ std::string status_json(const JobStatus& status) {
                            {"has_work", worker.has_work},
                            {"pieces", worker.pieces},
                            {"heard_ms", known(worker.heard_ms)},
+                           {"rows_held", known(worker.rows_held)},
                            {"lease_left_ms", known(worker.lease_left_ms)}});
     Json dead = Json::array();
     for (const JobStatus::DeadServer& server : status.dead)
