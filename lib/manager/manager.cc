@@ -173,6 +173,8 @@ void Manager::receive_from_worker(const Asker& asker, const wire::Frame& frame) 
             return;
         }
         case Kind::kHeld: {
+            if (!frame.values.empty())
+                return refuse(asker.connection, "a malformed count of rows that are held back");
             const auto worker = workers_.find(asker.worker);
             if (worker != workers_.end()) worker->second.rows_held = frame.header.first;
             return;

@@ -195,12 +195,14 @@ std::vector<BadFrame> bad_requests() {
         asked(WorkAsk::kGiveBack, half, "a malformed question about work"),
         asked(WorkAsk::kFinish, half, "a malformed question about work"),
         control_frame("no pieces", Kind::kWork, std::vector<std::byte>(4),
-                      "a malformed question for work")};
+                      "a malformed question for work"),
+        control_frame("held rows with a body", Kind::kHeld, std::vector<std::byte>(4),
+                      "a malformed count of rows that are held back")};
     // All others, among them what only shards send: a worker that claims to be one.
     const Kind sent_by_workers[] = {Kind::kAdmit,      Kind::kCreateTable, Kind::kOpenTable,
                                     Kind::kDropTable,  Kind::kBarrier,     Kind::kWithdraw,
                                     Kind::kStats,      Kind::kLeave,       Kind::kWork,
-                                    Kind::kCheckpoint, Kind::kRule};
+                                    Kind::kCheckpoint, Kind::kRule,        Kind::kHeld};
     for (uint8_t number = 1; number <= wire::kKindMax; ++number) {
         const auto kind = static_cast<Kind>(number);
         if (std::ranges::find(sent_by_workers, kind) != std::end(sent_by_workers)) continue;
