@@ -12,12 +12,13 @@
 #include "lib/base/check.h"
 #include "lib/data/libsvm_parser.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t byte_count) {
-    using namespace weir::data;
-    const std::string_view text(reinterpret_cast<const char*>(bytes), byte_count);
-    std::string_view rest = text;
+namespace {
+
+using namespace weir::data;
+
+void parse(std::string_view rest, const LibsvmFormat& format) {
     ParsedLines lines;
-    while (const auto bad = parse_libsvm(rest, lines)) {
+    while (const auto bad = parse_libsvm(rest, lines, format)) {
         WEIR_CHECK(!bad->expected.empty() && !bad->found.empty());
         WEIR_CHECK(bad->next_offset > 0 && bad->next_offset <= rest.size());
         WEIR_CHECK(bad->column >= 1 && bad->column <= bad->next_offset + 1);
@@ -27,8 +28,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t byte_count) {
     WEIR_CHECK(lines.keys.size() == lines.values.size());
     WEIR_CHECK(std::accumulate(lines.lengths.begin(), lines.lengths.end(), uint64_t{0}) ==
                lines.keys.size());
+    WEIR_CHECK(lines.numbers.size() == (format.any_label ? lines.labels.size() : 0));
+    for (const float number : lines.numbers)
+        WEIR_CHECK(std::isfinite(number));
     for (const int8_t label : lines.labels)
-        WEIR_CHECK(label == 1 || label == -1);
+        WEIR_CHECK(format.any_label ? label == 0 : label == 1 || label == -1);
     for (const float value : lines.values) {
         WEIR_CHECK(std::isfinite(value) && value != 0);
         WEIR_CHECK(!lines.all_ones || value == 1);
@@ -41,5 +45,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t byte_count) {
         WEIR_CHECK(keys.size() == length);
         at += length;
     }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t byte_count) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes), byte_count);
+    parse(text, {});
+    LibsvmFormat any;
+    any.any_label = true;
+    parse(text, any);
     return 0;
 }
