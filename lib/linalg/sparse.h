@@ -10,7 +10,7 @@
 /// ```cpp
 /// weir::linalg::multiply(x, w, margins, &threads);               // margins = X w
 /// weir::linalg::multiply_transposed(x, slopes, gradient);        // gradient = X^T slopes
-/// weir::linalg::multiply(x.block(0, 1000).scaled(factors), w, margins);
+/// weir::linalg::multiply(weir::linalg::scaled(x.block(0, 1000), factors), w, margins);
 /// ```
 
 #include <algorithm>
@@ -48,81 +48,63 @@ struct SparseLines {
     }
 };
 
-template <class M, class S>
-struct ScaledColumns;
-
-/// A matrix by rows.
-template <class T, class Index = int32_t, class Offset = Index>
-struct RowsView {
-    using Value = T;
-
+/// What both views have.
+template <class T, class Index, class Offset>
+struct SparseView {
     SparseLines<T, Index, Offset> lines;
 
-    RowsView() = default;
+    SparseView() = default;
 
-    RowsView(std::span<const Offset> offsets, std::span<const Index> columns,
-             std::span<const T> values, size_t column_count) noexcept
-        : lines{offsets, columns, values, column_count} {}
+    SparseView(std::span<const Offset> offsets, std::span<const Index> places,
+               std::span<const T> values, size_t place_count) noexcept
+        : lines{offsets, places, values, place_count} {}
 
-    explicit RowsView(const SparseLines<T, Index, Offset>& of) noexcept : lines(of) {}
+    explicit SparseView(const SparseLines<T, Index, Offset>& of) noexcept : lines(of) {}
+};
 
-    [[nodiscard]] size_t row_count() const noexcept { return lines.line_count(); }
+/// A matrix by rows: the places of a row are its columns.
+template <class T, class Index = int32_t, class Offset = Index>
+struct RowsView : SparseView<T, Index, Offset> {
+    using SparseView<T, Index, Offset>::SparseView;
 
-    [[nodiscard]] size_t column_count() const noexcept { return lines.place_count; }
+    [[nodiscard]] size_t row_count() const noexcept { return this->lines.line_count(); }
+
+    [[nodiscard]] size_t column_count() const noexcept { return this->lines.place_count; }
 
     /// Rows begin .. end - 1.
     [[nodiscard]] RowsView block(size_t begin, size_t end) const noexcept {
-        return RowsView(lines.some(begin, end));
-    }
-
-    /// With column j times factors[j]. Shape: factors.size() == column_count()
-    template <class R>
-    [[nodiscard]] auto scaled(const R& factors) const noexcept {
-        return ScaledColumns<RowsView, std::remove_cvref_t<decltype(std::span(factors)[0])>>{
-            *this, factors};
+        return RowsView(this->lines.some(begin, end));
     }
 };
 
-/// A matrix by columns.
+/// A matrix by columns: the places of a column are its rows.
 template <class T, class Index = int32_t, class Offset = Index>
-struct ColumnsView {
-    using Value = T;
+struct ColumnsView : SparseView<T, Index, Offset> {
+    using SparseView<T, Index, Offset>::SparseView;
 
-    SparseLines<T, Index, Offset> lines;
+    [[nodiscard]] size_t row_count() const noexcept { return this->lines.place_count; }
 
-    ColumnsView() = default;
-
-    ColumnsView(std::span<const Offset> offsets, std::span<const Index> rows,
-                std::span<const T> values, size_t row_count) noexcept
-        : lines{offsets, rows, values, row_count} {}
-
-    explicit ColumnsView(const SparseLines<T, Index, Offset>& of) noexcept : lines(of) {}
-
-    [[nodiscard]] size_t row_count() const noexcept { return lines.place_count; }
-
-    [[nodiscard]] size_t column_count() const noexcept { return lines.line_count(); }
+    [[nodiscard]] size_t column_count() const noexcept { return this->lines.line_count(); }
 
     /// Columns begin .. end - 1.
     [[nodiscard]] ColumnsView block(size_t begin, size_t end) const noexcept {
-        return ColumnsView(lines.some(begin, end));
-    }
-
-    template <class R>
-    [[nodiscard]] auto scaled(const R& factors) const noexcept {
-        return ScaledColumns<ColumnsView, std::remove_cvref_t<decltype(std::span(factors)[0])>>{
-            *this, factors};
+        return ColumnsView(this->lines.some(begin, end));
     }
 };
 
+/// As scaled() makes it.
 template <class M, class S>
 struct ScaledColumns {
     M matrix;
     std::span<const S> factors;
-
-    [[nodiscard]] size_t row_count() const noexcept { return matrix.row_count(); }
-
-    [[nodiscard]] size_t column_count() const noexcept { return matrix.column_count(); }
 };
+
+/// X with column j times factors[j], read where both lie.
+/// Shape: factors.size() == X's columns
+template <class M, class R>
+[[nodiscard]] auto scaled(const M& x, const R& factors) noexcept {
+    return ScaledColumns<M, std::remove_cvref_t<decltype(std::span(factors)[0])>>{x, factors};
+}
 
 namespace kernels {
 

@@ -61,11 +61,11 @@ void check(Random& random, const RandomSparse<Index>& sample, Threads* threads) 
     std::vector<double> expected(sample.row_count);
     multiply(rows, scaled_w, expected);
     std::vector<double> block(end - begin);
-    const auto scaled = rows.block(begin, end).scaled(factors);
-    multiply(scaled, w, block, threads);
+    const auto scaled_rows = scaled(rows.block(begin, end), factors);
+    multiply(scaled_rows, w, block, threads);
     CHECK(block == std::vector<double>(expected.begin() + static_cast<ptrdiff_t>(begin),
                                        expected.begin() + static_cast<ptrdiff_t>(end)));
-    multiply_transposed(scaled, std::span(g).subspan(begin, end - begin), turned_out, threads);
+    multiply_transposed(scaled_rows, std::span(g).subspan(begin, end - begin), turned_out, threads);
     for (size_t j = 0; j < turned_out.size(); ++j) {
         double sum = 0;
         for (size_t i = begin; i < end; ++i)
