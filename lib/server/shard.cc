@@ -213,7 +213,7 @@ void Shard::handle(const Completion& completion) {
 }
 
 void Shard::receive(ConnectionId connection, std::span<const std::byte> message) {
-    wire::Frame frame;
+    Request frame;  // mostly it is one
     std::span<const std::byte> rest = message;
     const bool is_well_formed = wire::decode_next(rest, frame) == Errc::kOk &&
                                 (rest.empty() || !to_manager_.owns(connection));
@@ -230,7 +230,7 @@ void Shard::receive(ConnectionId connection, std::span<const std::byte> message)
 
 /// Requests that came as one message: each is handled as if it had come alone, and replies that are ready
 /// then leave as one message. `frame` is the first one.
-void Shard::receive_several(ConnectionId connection, wire::Frame& frame,
+void Shard::receive_several(ConnectionId connection, Request& frame,
                             std::span<const std::byte> rest) {
     replies_.begin_message(connection);
     while (true) {
@@ -242,6 +242,7 @@ void Shard::receive_several(ConnectionId connection, wire::Frame& frame,
         }
         receive_request(*session, frame);
         if (rest.empty() || sessions_.find(connection) == nullptr) break;
+        frame = Request();
         if (wire::decode_next(rest, frame) != Errc::kOk) {
             refuse(connection, "a malformed frame");
             break;
@@ -250,7 +251,7 @@ void Shard::receive_several(ConnectionId connection, wire::Frame& frame,
     replies_.end_message();
 }
 
-void Shard::receive(ConnectionId connection, wire::Frame& frame) {
+void Shard::receive(ConnectionId connection, Request& frame) {
     if (to_manager_.owns(connection)) return receive_from_manager(frame);
     Session* const session = sessions_.find(connection);
     if (session == nullptr) return replication_.receive(connection, frame);
@@ -271,14 +272,14 @@ void Shard::receive(ConnectionId connection, wire::Frame& frame) {
     refuse(connection, "a frame that workers do not send to a shard");
 }
 
-void Shard::receive_request(Session& session, wire::Frame& frame) {
+void Shard::receive_request(Session& session, Request& request) {
     replication_.note_request();
-    const wire::FrameHeader& h = frame.header;
+    const wire::FrameHeader& h = request.header;
     // Also of a table that has not come yet: the push may wait for the view that does.
     const bool is_counted = h.kind == Kind::kPush && (h.flags & wire::kAggregate) == 0 &&
                             h.table < TableMessage::kTablesMax;
-    if (is_counted) frame.number = session.order(h.table).arrived(h);
-    Request request = request_of(session.connection, frame);
+    if (is_counted) request.number = session.order(h.table).arrived(h);
+    request.connection = session.connection;
     requests_.accept(session, request);
 }
 

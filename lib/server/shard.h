@@ -114,10 +114,9 @@ private:
     void prefetch_rows(const transport::Completion& next) const;
     void handle(const transport::Completion& completion);
     void receive(ConnectionId connection, std::span<const std::byte> message);
-    void receive(ConnectionId connection, wire::Frame& frame);
-    void receive_several(ConnectionId connection, wire::Frame& frame,
-                         std::span<const std::byte> rest);
-    void receive_request(Session& session, wire::Frame& frame);
+    void receive(ConnectionId connection, Request& frame);
+    void receive_several(ConnectionId connection, Request& frame, std::span<const std::byte> rest);
+    void receive_request(Session& session, Request& request);
     void follow(ConnectionId connection, const wire::Frame& frame);
     void closed(const transport::Completion& completion);
 

@@ -65,7 +65,7 @@ public:
     }
 
     void add(uint64_t worker, const wire::Frame& frame) {
-        KeptRequest& request = requests.keep(request_of(connections[worker], frame));
+        KeptRequest& request = requests.keep(Request{frame, connections[worker]});
         request.wait = Wait::kBytes;
         fetcher.add(request);
     }

@@ -23,31 +23,20 @@ namespace weir {
 
 struct ShardTable;
 
-struct Request {
+/// The frame, and what its shard finds for it. Arguments, keys and values are in its message, or in
+/// KeptRequest::carried; in mapped memory of its worker; or in KeptRequest::memory. Those that lie with the worker are
+/// to be found anew after each wait. When its body is expanded, its codecs become 0.
+struct Request : wire::Frame {
     static constexpr uint32_t kNotKept = ~uint32_t{0};
 
     transport::ConnectionId connection = 0;
-    wire::FrameHeader header;
-    wire::MemoryHandle keys_at;
-    wire::MemoryHandle values_at;
-    wire::MemoryHandle out_at;  ///< push: of the pull that it becomes
-    wire::ListEnds ends;
-    Codecs codecs = 0;           ///< push: of its body, until that is expanded; pull: that it takes
-    uint32_t stamp = 0;          ///< push: of the rows that it changes, or as kErases says; 0: none
-    uint32_t number = 0;         ///< push: its place among those of its connection in the table
     uint32_t slot = kNotKept;    ///< in KeptRequests
     bool has_been_read = false;  ///< by the Fetcher: keys, values and room are in its memory
     bool was_push = false;       ///< pull: of a push that was executed; as pull_of() makes it
-
-    // Where its bytes are: in its message, or in KeptRequest::carried; in mapped memory of its worker; or in
-    // KeptRequest::memory. Those that lie with the worker are to be found anew after each wait.
-    std::span<const std::byte> arguments;  ///< of the rule: doubles; none: the table's
-    std::span<const std::byte> keys;
-    std::span<const std::byte> values;
     std::span<const std::byte>
-        kept;  ///< of a body that is expanded: the entries that `values` has; none: all
-    std::byte* out = nullptr;   ///< pull: the worker's memory if it is mapped, or nullptr
-    std::span<std::byte> room;  ///< pull of a list, not mapped: buffer for the values
+        kept{};  ///< of a body that is expanded: the entries that `values` has; none: all
+    std::byte* out = nullptr;     ///< pull: the worker's memory if it is mapped, or nullptr
+    std::span<std::byte> room{};  ///< pull of a list, not mapped: buffer for the values
 
     [[nodiscard]] bool is_kept() const noexcept { return slot != kNotKept; }
 
@@ -81,25 +70,6 @@ struct Request {
 
 /// What a push that wants values goes on as, once it was executed. Its keys are where those of the push are.
 [[nodiscard]] Request pull_of(const Request& push) noexcept;
-
-/// The push or pull of a frame. Keys and values that are not in the frame are still to be found.
-[[nodiscard]] inline Request request_of(transport::ConnectionId connection,
-                                        const wire::Frame& frame) noexcept {
-    Request request;
-    request.connection = connection;
-    request.header = frame.header;
-    request.keys_at = frame.keys_at;
-    request.values_at = frame.values_at;
-    request.out_at = frame.out_at;
-    request.ends = frame.ends;
-    request.codecs = frame.codecs;
-    request.stamp = frame.stamp;
-    request.number = frame.number;
-    request.arguments = frame.arguments;
-    request.keys = frame.keys;
-    request.values = frame.values;
-    return request;
-}
 
 /// Of a request that names a range.
 [[nodiscard]] inline KeyRange range_of(const Request& request) noexcept {
