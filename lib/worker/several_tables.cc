@@ -107,9 +107,10 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
             operation.has_whole_rows ? table.row_bytes + state_bytes : table.pushed_row_bytes;
     }
     if (item.kind == Item::Kind::kPushFactors) {
-        operation.right = item.right;
-        operation.rank = static_cast<uint32_t>(item.right.size() / table.pushed_row_bytes);
-        operation.row_bytes = operation.rank * size_of(operation.caller_type());
+        PushExtras& extras = operation.own_extras();
+        extras.right = item.right;
+        extras.rank = static_cast<uint32_t>(item.right.size() / table.pushed_row_bytes);
+        operation.row_bytes = extras.rank * size_of(operation.caller_type());
     }
     if (!is_push || (is_both && !options.iteration)) {
         operation.out = item.out;

@@ -336,8 +336,8 @@ TEST_SUITE("client_filters") {
                         push.by_range = layout == Layout::kDense;
                         push.range = {0, count};
                         push.values = std::as_bytes(std::span(left));
-                        push.right = std::as_bytes(std::span(right));
-                        push.rank = rank;
+                        push.own_extras().right = std::as_bytes(std::span(right));
+                        push.own_extras().rank = rank;
                         push.row_bytes = rank * sizeof(float);
                         const Status pushed = job.finish(0, job.workers[0]->start({push}));
                         REQUIRE_MESSAGE(pushed, pushed.error().text());
@@ -365,8 +365,8 @@ TEST_SUITE("client_filters") {
             push.by_range = true;
             push.range = {0, 4};
             push.values = std::as_bytes(std::span(left).first(left_count));
-            push.right = std::as_bytes(std::span(right).first(right_count));
-            push.rank = rank;
+            push.own_extras().right = std::as_bytes(std::span(right).first(right_count));
+            push.own_extras().rank = rank;
             push.row_bytes = rank * sizeof(float);
             return job.finish(0, job.workers[0]->start({push})).code();
         };

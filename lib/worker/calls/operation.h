@@ -24,8 +24,14 @@ class Filters;
 class TableFilters;
 struct SelectedRows;
 
-/// Of a push, as they travel; null: it brings none.
-using PushArguments = std::shared_ptr<const std::vector<std::byte>>;
+/// What few pushes have beside keys and values. Their requests share it.
+struct PushExtras {
+    std::vector<std::byte> arguments;  ///< of the rule, as they travel; empty: none
+    uint32_t rank = 0;  ///< of products: its rows are `values` times `right`; 0: it has rows
+    std::span<const std::byte> right;  ///< rank rows, as long as those of the table
+    /// What is pushed of it, once that was selected; null: all, or it was not yet.
+    std::shared_ptr<SelectedRows> selected;
+};
 
 struct CallOptions {
     /// Push: combine over all workers; pull: wait until this iteration is applied. Not 0.
@@ -53,14 +59,11 @@ struct Operation {
     bool by_range = false;
     KeyRange range;
     std::span<const uint64_t> keys;
-    std::span<const std::byte> values;  ///< of a push; with `rank`, the left matrix
+    std::span<const std::byte> values;  ///< of a push; with a rank, the left matrix
     std::span<std::byte> out;           ///< of a pull, or of a push that wants values
     size_t row_bytes = 0;               ///< pushed for each key; of a pull 0
     size_t out_row_bytes = 0;           ///< what each key gets; of a push that wants nothing 0
     CallOptions options;
-    PushArguments arguments = nullptr;
-    uint32_t rank = 0;  ///< a push of products: its rows are `values` times `right`; 0: it has rows
-    std::span<const std::byte> right{};   ///< rank rows, as long as those of the table
     bool asks_written = false;            ///< a pull: which keys were ever pushed
     bool has_whole_rows = false;          ///< values are rows as they are stored, with the state
     bool erases = false;                  ///< a push without values
@@ -68,9 +71,8 @@ struct Operation {
     bool follows_part = false;  ///< a pull of the iteration in which the operation before it pushes
     /// Makes `values`, or takes `out`, of the rows of a batch; null: these are the caller's own.
     std::shared_ptr<CallRows> rows = nullptr;
-    TableFilters* filters = nullptr;  ///< null: none
-    /// What is pushed of it, once that was selected; null: all, or it was not yet.
-    std::shared_ptr<SelectedRows> selected = nullptr;
+    TableFilters* filters = nullptr;                     ///< null: none
+    std::shared_ptr<const PushExtras> extras = nullptr;  ///< null: none
 
     /// Of values as they are pushed and pulled: no others go through filters.
     [[nodiscard]] bool may_be_filtered() const noexcept {
@@ -79,14 +81,38 @@ struct Operation {
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
 
+    /// Extras to change, which no other operation has.
+    [[nodiscard]] PushExtras& own_extras() {
+        const auto own = extras == nullptr ? std::make_shared<PushExtras>()
+                                           : std::make_shared<PushExtras>(*extras);
+        extras = own;
+        return *own;
+    }
+
+    [[nodiscard]] bool has_arguments() const noexcept {
+        return extras != nullptr && !extras->arguments.empty();
+    }
+
+    [[nodiscard]] bool has_selected() const noexcept {
+        return extras != nullptr && extras->selected != nullptr;
+    }
+
+    /// A push of products, maybe a wrong one.
+    [[nodiscard]] bool has_factors() const noexcept {
+        return extras != nullptr && (extras->rank != 0 || !extras->right.empty());
+    }
+
+    /// A push of products; else 0.
+    [[nodiscard]] uint32_t rank() const noexcept { return extras == nullptr ? 0 : extras->rank; }
+
     /// Filters choose its rows. What products become is the server's affair.
     [[nodiscard]] bool is_selected() const noexcept {
-        return filters != nullptr && is_push() && rank == 0;
+        return filters != nullptr && is_push() && rank() == 0;
     }
 
     /// What a key's values take at a server.
     [[nodiscard]] size_t server_row_bytes() const noexcept {
-        return rank == 0 ? row_bytes : right.size() / rank;
+        return rank() == 0 ? row_bytes : extras->right.size() / rank();
     }
 
     [[nodiscard]] uint64_t count() const noexcept {

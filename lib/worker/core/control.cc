@@ -51,7 +51,10 @@ void Control::add_request(CallId call_id, Call& call, Question question) {
             content.kind = question.kind;
             content.first = question.first;
             content.epoch = question.epoch;
-            content.body = std::move(question.body);
+            const auto body =
+                std::make_shared<const std::vector<std::byte>>(std::move(question.body));
+            content.values = *body;
+            content.keeps = body;
             if (content.is_scan())
                 content.out_row_bytes = static_cast<uint32_t>(question.memory.bytes());
         });

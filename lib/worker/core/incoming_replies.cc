@@ -49,7 +49,7 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
     WEIR_CHECK(request.awaits_reply());
     const Errc status = frame.header.status;
     request.resolve_doubt();  // the hello of this connection has ended all older ones
-    if (request.attempt.sent_ns != 0) [[unlikely]]
+    if (request.attempt.timing != nullptr) [[unlikely]]
         measure(request, frame);
     const bool was_pushed = is_pushed(request, frame.header);
     sender_.push_ended(request, status == Errc::kOk || was_pushed);
@@ -76,6 +76,7 @@ void IncomingReplies::receive(uint64_t id, ClientRequest& request, const wire::F
 /// How fast the link was.
 void IncomingReplies::measure(ClientRequest& request, const wire::Frame& frame) {
     Attempt& attempt = request.attempt;
+    const auto timing = std::exchange(attempt.timing, nullptr);
     size_t received = frame.values.size();
     if (attempt.has_out_remote && frame.header.status == Errc::kOk) {
         received = request.content().out_bytes();
@@ -84,8 +85,8 @@ void IncomingReplies::measure(ClientRequest& request, const wire::Frame& frame) 
             received = std::min<size_t>(said.bytes, received);
         }
     }
-    peers_[request.peer].link.replied(attempt.sent_bytes, received, attempt.ahead_bytes,
-                                      clock_.now_ns() - std::exchange(attempt.sent_ns, 0));
+    peers_[request.peer].link.replied(timing->sent_bytes, received, timing->ahead_bytes,
+                                      clock_.now_ns() - timing->sent_ns);
 }
 
 /// Whether the reply says that a push was executed, but its values could not be sent.

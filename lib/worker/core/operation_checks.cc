@@ -66,9 +66,10 @@ bool has_finite_values(const Operation& operation) {
         operation.has_whole_rows ? operation.table->schema.value_type : operation.caller_type();
     const std::span<const std::byte> rows = operation.values;
     if (!operation.has_whole_rows) {
-        const std::span<const std::byte> right = operation.right;
-        return all_finite(type, rows.data(), rows.size() / size_of(type)) &&
-               all_finite(type, right.data(), right.size() / size_of(type));
+        if (!all_finite(type, rows.data(), rows.size() / size_of(type))) return false;
+        if (operation.extras == nullptr) return true;
+        const std::span<const std::byte> right = operation.extras->right;
+        return all_finite(type, right.data(), right.size() / size_of(type));
     }
     std::vector<std::byte> values(operation.table->row_bytes);  // aligned
     for (size_t at = 0; at < rows.size(); at += operation.row_bytes) {
@@ -146,7 +147,7 @@ Status Operations::check_stamps(const Operation& operation) {
         return refused(what, " takes no iteration: it takes effect by itself");
     if (options.iteration)
         return refused(what, " takes no iteration: in that, the stamp is its number");
-    if (operation.erases && (options.stamp || operation.arguments != nullptr))
+    if (operation.erases && (options.stamp || operation.has_arguments()))
         return refused(what, " runs no rule: it takes no stamp and no arguments");
     if (options.stamp == 0U || operation.before == 0U)
         return refused(what, ": stamps count from 1; 0 is that of a row that was never pushed");
@@ -156,17 +157,19 @@ Status Operations::check_stamps(const Operation& operation) {
 /// `values` are as many numbers for each key as there are rows in `right`.
 Status Operations::check_factors(const Operation& operation) {
     const TableInfo& table = *operation.table;
+    const std::span<const std::byte> right = operation.extras->right;
+    const size_t products = right.size() / size_of(operation.caller_type());  // a key
     const auto refused = [&](Errc code, std::string why) {
         return Error(code, fmt::format("table '{}': a push of factors {}", table.schema.name, why));
     };
     if (!is_floating(table.schema.value_type))
         return refused(Errc::kTypeMismatch, "is for tables of floats");
-    if (operation.rank == 0 || operation.right.size() != operation.rank * table.pushed_row_bytes) {
-        return refused(Errc::kInvalidArgument,
-                       fmt::format("needs whole rows of {} values on the right, one at least; got "
-                                   "{} values",
-                                   table.pushed_row_bytes / size_of(operation.caller_type()),
-                                   operation.right.size() / size_of(operation.caller_type())));
+    if (operation.rank() == 0 || right.size() != operation.rank() * table.pushed_row_bytes) {
+        return refused(
+            Errc::kInvalidArgument,
+            fmt::format("needs whole rows of {} values on the right, one at least; got "
+                        "{} values",
+                        table.pushed_row_bytes / size_of(operation.caller_type()), products));
     }
     constexpr size_t kHeadBytes = 64;  // what stands before a row that is multiplied out here
     if (table.pushed_row_bytes + kHeadBytes > wire::kRequestBytesMax) {
@@ -174,12 +177,11 @@ Status Operations::check_factors(const Operation& operation) {
                        fmt::format("is for rows of less than {} bytes; push the product",
                                    wire::kRequestBytesMax - kHeadBytes));
     }
-    if (operation.right.size() / size_of(operation.caller_type()) <= kFactorProductsMax) return {};
-    return refused(
-        Errc::kInvalidArgument,
-        fmt::format("takes {} products for each key, more than {}: push it as several "
-                    "of a lower rank",
-                    operation.right.size() / size_of(operation.caller_type()), kFactorProductsMax));
+    if (products <= kFactorProductsMax) return {};
+    return refused(Errc::kInvalidArgument,
+                   fmt::format("takes {} products for each key, more than {}: push it as several "
+                               "of a lower rank",
+                               products, kFactorProductsMax));
 }
 
 /// All but the values.
@@ -197,7 +199,7 @@ Status Operations::check_shape(const Operation& operation) const {
         WEIR_TRY(check_stamps(operation));
     if (operation.by_range) WEIR_TRY(check_range(*operation.table, operation.range));
     if (operation.has_whole_rows && operation.is_push() &&
-        (operation.options.iteration || operation.arguments != nullptr)) {
+        (operation.options.iteration || operation.has_arguments())) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': a push of whole rows runs no rule: it takes no "
                                  "iteration and no arguments",
@@ -212,7 +214,8 @@ Status Operations::check_shape(const Operation& operation) const {
                         schema.name, to_string(type), to_string(schema.value_type),
                         to_string(computed_type(schema.value_type))));
     }
-    if (operation.rank != 0 || !operation.right.empty()) WEIR_TRY(check_factors(operation));
+    if (operation.has_factors()) [[unlikely]]
+        WEIR_TRY(check_factors(operation));
     if (operation.asks_written && operation.table->positions.is_dense()) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': it is dense, so all its keys have rows from the "

@@ -23,9 +23,9 @@ PieceLimits limits_for(const Operation& operation) {
     const size_t row_bytes =
         std::max({size_t{1}, operation.server_row_bytes(), operation.out_row_bytes});
     uint64_t keys_max = std::max<uint64_t>(1, wire::kPieceBytesMax / row_bytes);
-    if (operation.rank != 0) {
+    if (operation.rank() != 0) {
         const uint64_t products =
-            operation.right.size() / size_of(operation.table->schema.value_type);
+            operation.extras->right.size() / size_of(operation.table->schema.value_type);
         keys_max = std::min(keys_max, std::max<uint64_t>(1, kFactorProductsMax / products));
     }
     return {operation.by_range ? keys_max : std::min(keys_max, wire::kRequestKeysMax)};
@@ -85,8 +85,9 @@ Operations::CallId Operations::start_in_order(Some operations) {
         if (wrong) wrong = check_shape(one);
         if (wrong) wrong = check_iteration(one);
         for (const std::span<const std::byte> its :
-             {std::as_bytes(one.keys), one.values, one.right, std::span<const std::byte>(one.out)})
+             {std::as_bytes(one.keys), one.values, std::span<const std::byte>(one.out)})
             waiting.memory.push_back(its);
+        if (one.extras != nullptr) waiting.memory.push_back(one.extras->right);
         if (one.is_part()) waiting.tables.push_back(one.table->schema.id);
         one.options.after = {};
     }
@@ -125,13 +126,14 @@ Status Operations::set_named_options(Operation& operation) {
 
 Status Operations::set_arguments(Operation& operation) const {
     if (operation.options.arguments.empty()) return {};
-    WEIR_ASSIGN(operation.arguments, arguments_of(operation));
+    WEIR_ASSIGN(std::vector<std::byte> arguments, arguments_of(operation));
+    operation.own_extras().arguments = std::move(arguments);
     operation.options.arguments = {};
     return {};
 }
 
 /// All arguments of the rule: those of the push, and those of the table.
-Result<PushArguments> Operations::arguments_of(const Operation& operation) const {
+Result<std::vector<std::byte>> Operations::arguments_of(const Operation& operation) const {
     const TableSchema& schema = operation.table->schema;
     WEIR_ASSIGN(const RuleEntry* const rule, rules_.find(schema.rule));
     const Result<RuleArguments> all = rule->named_arguments(
@@ -143,7 +145,7 @@ Result<PushArguments> Operations::arguments_of(const Operation& operation) const
     std::vector<std::byte> bytes(sizeof count + count * sizeof(double));
     std::memcpy(bytes.data(), &count, sizeof count);
     std::memcpy(bytes.data() + sizeof count, all->value.data(), count * sizeof(double));
-    return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    return bytes;
 }
 
 Operations::CallId Operations::failed(const Operation& operation, Status why) {
@@ -208,7 +210,7 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     if (operation.by_range) return Route::make(operation.range, view, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
     // each has its own route; so have whole rows.
-    if (operation.rank != 0) {  // its pieces depend on the rank
+    if (operation.rank() != 0) {  // its pieces depend on the rank
         WEIR_TRY(check_keys(operation));
         Result<std::shared_ptr<Route>> route =
             Route::make(operation.keys, list_id(operation.keys), view, positions, limits, memory_);
@@ -234,7 +236,7 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
 Status Operations::launch(Some operations, CallId& call_id) {
     const Operation& first = operations.front();
     const bool is_plain = operations.size() == 1 && !first.is_part() && first.filters == nullptr &&
-                          first.selected == nullptr;
+                          !first.has_selected();
     if (!is_plain) [[unlikely]]
         return launch_with_room(operations, call_id);
     WEIR_ASSIGN(Routed routed, find(first));
@@ -287,7 +289,7 @@ Status Operations::check_room(Some operations, std::span<const Routed> routed) c
     size_t requests_max = 0;
     for (size_t i = 0; i < operations.size(); ++i) {
         const Operation& one = operations[i];
-        if (!one.is_part() && !one.is_selected() && one.selected == nullptr) continue;
+        if (!one.is_part() && !one.is_selected() && !one.has_selected()) continue;
         if (routed[i].route != nullptr) requests_max += routed[i].route->pieces().size();
         requests_max += one.is_part() ? peers_.owners().size() : 1;
     }
@@ -348,14 +350,15 @@ std::vector<Operations::CallId> Operations::flush() {
             flushed.push_back(failed(push, std::move(ready)));
             continue;
         }
-        push.selected = held.rows->take_all();
-        push.keys = push.selected->keys;
-        push.values = {push.selected->values.get(), push.keys.size() * push.row_bytes};
+        const std::shared_ptr<SelectedRows> all = held.rows->take_all();
+        push.own_extras().selected = all;
+        push.keys = all->keys;
+        push.values = {all->values.get(), push.keys.size() * push.row_bytes};
         ++counters_.pushes;
         CallId id = 0;
         Status begun = check(std::span(&push, 1));
         if (begun) begun = launch(std::span(&push, 1), id);
-        if (!begun || id == 0) held.rows->put_back(*push.selected);
+        if (!begun || id == 0) held.rows->put_back(*all);
         flushed.push_back(begun ? id : failed(push, std::move(begun)));
     }
     return flushed;
@@ -383,8 +386,8 @@ Result<Operations::Routed> Operations::find(const Operation& operation) {
 void Operations::add(CallId call_id, Call& call, const Operation& operation, const Routed& routed) {
     if (operation.rows != nullptr) [[unlikely]]
         call.rows.push_back(operation.rows);
-    if (operation.selected != nullptr) [[unlikely]]
-        call.rows.push_back(operation.selected);
+    if (operation.has_selected()) [[unlikely]]
+        call.rows.push_back(operation.extras->selected);
     if (operation.is_part()) {
         const uint32_t table = operation.table->schema.id;
         pushed_iterations_.try_emplace(table, first_iteration(table)).first->second.add(call_id);
@@ -410,17 +413,13 @@ void Operations::fill(Content& content, const Operation& operation) {
     content.table = table;
     content.epoch = static_cast<uint32_t>(peers_.view().epoch());
     content.row_bytes = static_cast<uint32_t>(operation.row_bytes);
-    content.rank = operation.rank;
-    content.right = operation.right;
     content.out_row_bytes = static_cast<uint32_t>(operation.out_row_bytes);
     content.caller_row_bytes = static_cast<uint32_t>(operation.caller_row_bytes());
     content.asks_written = operation.asks_written;
     content.iteration = operation.options.iteration.value_or(0);
     content.positions = operation.table->positions;
-    if (operation.arguments != nullptr) content.arguments = operation.arguments;
     content.filters = operation.filters;
-    if (operation.selected != nullptr && !operation.selected->kept.empty())
-        content.kept = operation.selected->kept.data();
+    if (operation.extras != nullptr) content.extras = operation.extras;
     content.has_whole_rows = operation.has_whole_rows;
     if (!operation.is_push()) return;
     content.erases = operation.erases;
@@ -448,7 +447,6 @@ void Operations::fill(Content& content, const Operation& operation, Piece& piece
     content.values = operation.values;
     content.out = operation.out;
     if (!content.order.empty()) return;
-    content.kept_first = piece.begin;
     if (operation.is_push())
         content.values =
             operation.values.subspan(piece.begin * content.row_bytes, content.pushed_bytes());
@@ -470,7 +468,6 @@ void Operations::add_routed(CallId call_id, Call& call, const Operation& operati
         add(call_id, call, shard, [&](Content& content) {
             fill(content, operation);
             content.is_range = true;
-            content.rank = 0;
             content.parts = 1;
         });
     }

@@ -104,7 +104,7 @@ private:
     [[nodiscard]] Status check_room(Some operations, std::span<const Routed> routed) const;
     [[nodiscard]] Status select(std::vector<Operation>& operations, std::span<Routed> routed);
     [[nodiscard]] Status select_each(std::vector<Operation>& operations, std::span<Routed> routed);
-    [[nodiscard]] Result<PushArguments> arguments_of(const Operation& operation) const;
+    [[nodiscard]] Result<std::vector<std::byte>> arguments_of(const Operation& operation) const;
     CallId failed(const Operation& operation, Status why);
     void note_table(CallId call_id, const Operation& operation);
     [[nodiscard]] Status launch(Some operations, CallId& call_id);

@@ -97,7 +97,7 @@ Result<bool> TableFilters::select(Operation& push, FilterTraffic& traffic) {
         push.values = {rows->values.get(), bytes};
         traffic.note_selected(count, selection_.kept_count, push.row_bytes);
     }
-    push.selected = rows;
+    push.own_extras().selected = rows;
     return takes_along;
 }
 

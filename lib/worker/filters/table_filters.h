@@ -18,28 +18,11 @@
 #include "lib/filter/select/held_back.h"
 #include "lib/filter/select/selector.h"
 #include "lib/wire/filter_traffic.h"
-#include "lib/worker/calls/call_rows.h"
 #include "lib/worker/calls/operation.h"
+#include "lib/worker/calls/selected_rows.h"
 #include "lib/worker/filters/codec_choice.h"
 
 namespace weir {
-
-/// What a call pushes in the place of the caller's keys and values.
-struct SelectedRows final : CallRows {
-    std::vector<std::byte> kept;  ///< a bit for each key; empty: all
-    std::vector<uint64_t> keys;   ///< if more than the caller's are pushed
-    std::unique_ptr<std::byte[]>
-        values;  ///< a row for each key; those that are not kept are any bytes
-
-    void begin() override {}
-
-    void end(bool /*succeeded*/) noexcept override {}
-
-    [[nodiscard]] bool is_referenced(
-        std::span<const std::byte> /*memory*/) const noexcept override {
-        return false;
-    }
-};
 
 /// What is held back in a table: whichever filters its calls name.
 class HeldRows {

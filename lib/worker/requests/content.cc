@@ -21,7 +21,6 @@ Content Content::without_keys() const {
     bare.table = table;
     bare.epoch = epoch;
     bare.row_bytes = row_bytes;
-    bare.rank = rank;
     bare.out_row_bytes = out_row_bytes;
     bare.caller_row_bytes = caller_row_bytes;
     bare.asks_written = asks_written;
@@ -37,7 +36,6 @@ Content failed_part(const Content& part, Errc why) {
     WEIR_CHECK(part.is_part);
     Content failed = part.without_keys();
     failed.is_range = true;
-    failed.rank = 0;
     failed.part_status = why == Errc::kOk ? Errc::kCancelled : why;
     return failed;
 }
@@ -47,13 +45,10 @@ Content pull_after(const Content& push) {
     Content pull = push;
     pull.kind = wire::Kind::kPull;
     pull.row_bytes = 0;
-    pull.rank = 0;
-    pull.right = {};
     pull.place = {};
     pull.values = {};
-    pull.arguments = nullptr;
     pull.filters = nullptr;
-    pull.kept = nullptr;
+    pull.extras = nullptr;
     pull.stamp = 0;
     return pull;
 }

@@ -14,6 +14,7 @@
 #include "lib/key/position.h"
 #include "lib/wire/frame.h"
 #include "lib/worker/calls/operation.h"
+#include "lib/worker/calls/selected_rows.h"
 #include "lib/worker/peers/piece_order.h"
 #include "lib/worker/requests/route.h"
 
@@ -39,7 +40,6 @@ struct Content {
     uint32_t table = 0;
     uint32_t epoch = 0;      ///< of the view by which it was cut, the low half
     uint32_t row_bytes = 0;  ///< push: of one key's values, as the caller has them
-    uint32_t rank = 0;       ///< push of products: Operation::rank
     /// Of what one key's pull brings, as it travels; 0: it is no pull, and wants no values. Scan: of the
     /// memory for all rows.
     uint32_t out_row_bytes = 0;
@@ -53,22 +53,18 @@ struct Content {
     PiecePlace place;        ///< of a push among those of this client in the table
     PositionMap positions = PositionMap::sparse();  ///< the table's
     const uint64_t* keys = nullptr;                 ///< of a list
-    /// Push: the caller's values of these keys; all of the caller's if `order` is not empty.
+    /// Push: the caller's values of these keys; all of the caller's if `order` is not empty. What is neither push nor
+    /// pull: its body.
     std::span<const std::byte> values;
-    std::span<const std::byte> right;  ///< as Operation::right
     /// Where the values go that it gets; all of the caller's memory if `order` is not empty.
     std::span<std::byte> out;
     std::span<const uint32_t>
         order;               ///< for each key its row in the caller's memory; empty: in a run
     Piece* piece = nullptr;  ///< of a Route: what the shard knows of the list; null: nothing
-    PushArguments arguments = nullptr;
-    TableFilters* filters = nullptr;  ///< null: none
-    /// Push: bits of the rows that are kept, by row of the caller's, of which the one behind `kept_first` is
-    /// the first of `values`. Null: all.
-    const std::byte* kept = nullptr;
-    uint64_t kept_first = 0;
-    std::shared_ptr<const void> keeps = nullptr;  ///< a Route or CutList, which has keys and order
-    std::vector<std::byte> body;                  ///< of what is neither push nor pull
+    TableFilters* filters = nullptr;                     ///< null: none
+    std::shared_ptr<const PushExtras> extras = nullptr;  ///< null: none
+    /// A Route or CutList, which has keys and order; or a body.
+    std::shared_ptr<const void> keeps = nullptr;
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
 
@@ -95,10 +91,22 @@ struct Content {
     /// A pull of narrow values for which the caller gets floats.
     [[nodiscard]] bool widens() const noexcept { return caller_row_bytes != out_row_bytes; }
 
-    /// Of key number `i`.
-    [[nodiscard]] bool is_kept(size_t i) const noexcept {
-        const uint64_t bit = kept_first + (order.empty() ? i : order[i]);
-        return (std::to_integer<unsigned>(kept[bit / 8]) >> bit % 8 & 1U) != 0;
+    /// Push of products; else 0.
+    [[nodiscard]] uint32_t rank() const noexcept { return extras == nullptr ? 0 : extras->rank; }
+
+    /// What a key's values take at a server.
+    [[nodiscard]] size_t server_row_bytes() const noexcept {
+        return rank() == 0 ? row_bytes : extras->right.size() / rank();
+    }
+
+    /// Push: filters have left some of its rows out. `values` are then of extras->selected.
+    [[nodiscard]] bool has_left_out() const noexcept {
+        return extras != nullptr && extras->selected != nullptr && !extras->selected->kept.empty();
+    }
+
+    /// has_left_out(): the row of the selected ones with which `values` begin.
+    [[nodiscard]] size_t first_selected() const noexcept {
+        return static_cast<size_t>(values.data() - extras->selected->values.get()) / row_bytes;
     }
 
     /// Empty for ranges.

@@ -13,16 +13,12 @@ namespace {
 Content begin_cut(const Content& from, const View& view) {
     Content content = from.without_keys();
     content.epoch = static_cast<uint32_t>(view.epoch());
-    content.arguments = from.arguments;
-    content.right = from.right;
-    content.kept = from.kept;
-    content.kept_first = from.kept_first;
+    content.extras = from.extras;
     return content;
 }
 
 /// A run of rows of the caller's, from row `row` on.
 void take_rows(const Content& from, size_t row, Content& content) {
-    content.kept_first += row;
     if (from.is_push())
         content.values = from.values.subspan(row * from.row_bytes, content.pushed_bytes());
     if (from.has_out())
@@ -88,8 +84,6 @@ std::vector<Cut> cut(const Content& from, bool was_sent, const View& view) {
 Content empty_part(const Content& part, const View& view) {
     WEIR_CHECK(part.is_part);
     Content empty = begin_cut(part, view);
-    empty.kept = nullptr;
-    empty.rank = 0;
     empty.is_range = true;
     empty.place.position = 0;
     return empty;

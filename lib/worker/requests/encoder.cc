@@ -41,7 +41,8 @@ void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header
     header.epoch = content.epoch;
     if (!content.is_piece()) return;
     header.value_type = content.value_type;
-    if (content.arguments != nullptr) header.encoding |= wire::kHasArguments;
+    if (content.extras != nullptr && !content.extras->arguments.empty())
+        header.encoding |= wire::kHasArguments;
     if (content.is_push() && content.has_out()) header.encoding |= wire::kWantsValues;
     if (content.asks_written) header.encoding |= wire::kAsksWritten;
     if (content.has_whole_rows) header.encoding |= wire::kWholeRows;
@@ -60,7 +61,7 @@ void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header
 void Encoder::encode_control(uint64_t id, const Content& content, EncodedFrame& frame) {
     WEIR_CHECK(!content.is_piece());
     begin_header(id, content, frame.header);
-    frame.add(content.body);
+    frame.add(content.values);
 }
 
 bool Encoder::encode_scan(uint64_t id, ClientRequest& request, const Peer& peer,
@@ -74,7 +75,7 @@ bool Encoder::encode_scan(uint64_t id, ClientRequest& request, const Peer& peer,
     attempt.form = wire::kValuesRemote;
     attempt.has_out_remote = true;
     frame.add(std::as_bytes(std::span(&frame.values_at_, 1)));
-    frame.add(std::span(content.body).subspan(ScanMessage::kMemoryBytes));
+    frame.add(content.values.subspan(ScanMessage::kMemoryBytes));
     return true;
 }
 
@@ -103,11 +104,12 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
         frame.add(std::as_bytes(std::span(&frame.stamp_, 1)));
         work.room -= sizeof frame.stamp_;
     }
-    if (content.arguments != nullptr) {
-        frame.add(*content.arguments);
-        work.room -= content.arguments->size();
+    if ((frame.header.encoding & wire::kHasArguments) != 0) {
+        frame.add(content.extras->arguments);
+        work.room -= content.extras->arguments.size();
     }
-    if ((content.filters != nullptr || content.rank != 0) && is_to_be_encoded(work)) [[unlikely]] {
+    if ((content.filters != nullptr || content.rank() != 0) && is_to_be_encoded(work))
+        [[unlikely]] {
         if (content.is_pull()) {
             choose_pulled_codecs(work);
         } else {
@@ -259,7 +261,7 @@ bool Encoder::is_to_be_encoded(const Work& work) const noexcept {
     // A shard may still read what was sent as it is, so that stays where it is.
     const bool was_plain = work.attempt.is_plain || work.attempt.values_copy;
     if (content.is_push() && was_plain) return false;
-    if (content.kept != nullptr || content.rank != 0) return true;
+    if (content.has_left_out() || content.rank() != 0) return true;
     const TableFilters& filters = *content.filters;
     if (filters.codecs() == 0) return false;
     if (filters.is_automatic() && work.peer.maps_memory) return false;
@@ -290,26 +292,30 @@ std::span<const std::byte> Encoder::kept_rows(const Content& content, size_t kep
 /// Both matrices, as they travel.
 std::span<const std::byte> Encoder::factors(const Content& content) {
     const size_t left_bytes = content.pushed_bytes();
-    const std::span<std::byte> both = rows_.take(left_bytes + content.right.size());
+    const std::span<const std::byte> right = content.extras->right;
+    const std::span<std::byte> both = rows_.take(left_bytes + right.size());
     if (content.order.empty())
         std::memcpy(both.data(), content.values.data(), left_bytes);
     else
         copy_in_order(content.order, content.values.data(), both.data(), content.row_bytes);
-    std::memcpy(both.data() + left_bytes, content.right.data(), content.right.size());
+    std::memcpy(both.data() + left_bytes, right.data(), right.size());
     return both;
 }
 
 /// Makes `kept_` of the bits of a piece.
 void Encoder::list_kept(const Content& content) {
     reset_bits(kept_, content.count);
-    if (content.order.empty() && content.kept_first % 8 == 0) {
-        std::memcpy(kept_.data(), content.kept + content.kept_first / 8, kept_.size());
+    const std::span<const std::byte> of_call = content.extras->selected->kept;
+    const size_t first = content.first_selected();
+    if (content.order.empty() && first % 8 == 0) {
+        std::memcpy(kept_.data(), of_call.data() + first / 8, kept_.size());
         if (content.count % 8 != 0)
             kept_.back() &= static_cast<std::byte>((1U << content.count % 8) - 1);
         return;
     }
     for (size_t i = 0; i < content.count; ++i) {
-        if (content.is_kept(i)) set_bit(kept_, i);
+        if (has_bit(of_call, first + (content.order.empty() ? i : content.order[i])))
+            set_bit(kept_, i);
     }
 }
 
@@ -319,14 +325,12 @@ Encoder::Outcome Encoder::encode_body(Work& work) {
     Attempt& attempt = work.attempt;
     if (attempt.codecs != 0) return Outcome::kDone;
     size_t kept_count = content.count;
-    if (content.kept != nullptr) {
+    if (content.has_left_out()) {
         list_kept(content);
         kept_count = count_bits(kept_);
     }
     const auto value_type = computed_type(static_cast<ValueType>(content.value_type));
-    const size_t row_bytes =
-        content.rank == 0 ? content.row_bytes : content.right.size() / content.rank;
-    const auto width = static_cast<uint32_t>(row_bytes / size_of(value_type));
+    const auto width = static_cast<uint32_t>(content.server_row_bytes() / size_of(value_type));
     const bool sends_keys =
         !content.is_range && (content.piece == nullptr || !content.piece->known);
     const bool is_automatic = content.filters != nullptr && content.filters->is_automatic();
@@ -341,11 +345,11 @@ Encoder::Outcome Encoder::encode_body(Work& work) {
     const ValueCodec* const own = content.filters == nullptr ? nullptr : content.filters->own();
     BodyEncoder::Source source{
         .form = {value_type, width, content.count, own}, .rows = {}, .keys = content.list()};
-    if (content.rank == 0) {
+    if (content.rank() == 0) {
         source.rows = kept_rows(content, kept_count);
-    } else if (may_have_factors(source.form, content.rank)) {
+    } else if (may_have_factors(source.form, content.rank())) {
         wanted |= kFactors;
-        source.rank = content.rank;
+        source.rank = content.rank();
         source.rows = factors(content);
     } else {  // the rows are no longer
         wanted |= kKept;
@@ -380,7 +384,6 @@ Encoder::Outcome Encoder::encode_body(Work& work) {
     if (!attempt.values_copy) return Outcome::kNoMemory;
     std::memcpy(attempt.values_copy.data(), body.data(), body.size());
     counters_.bytes_copied += body.size();
-    attempt.body_bytes = static_cast<uint32_t>(body.size());
     attempt.codecs = used;
     return Outcome::kDone;
 }
@@ -389,17 +392,15 @@ void Encoder::count_body(const Content& content) {
     FilterTraffic& traffic = counters_.filters;
     const BodySizes& sizes = bodies_.sizes();
     const bool has_keys = sizes.keys != 0;
-    if (content.rank != 0) {
-        const size_t row_bytes = content.right.size() / content.rank;
-        traffic.factors.add(content.count * row_bytes, sizes.rows);
-    }
+    if (content.rank() != 0)
+        traffic.factors.add(content.count * content.server_row_bytes(), sizes.rows);
     traffic.note_push(sizes, has_keys ? content.list().size_bytes() : 0);
 }
 
 /// An encoded body goes as values do that were copied.
 Encoder::Outcome Encoder::place_body(Work& work, MemoryHandle& handle) {
     Attempt& attempt = work.attempt;
-    const std::span<const std::byte> body(attempt.values_copy.data(), attempt.body_bytes);
+    const std::span<const std::byte> body(attempt.values_copy.data(), attempt.values_copy.bytes());
     if (body.size() <= work.room && body.size() <= eager_bytes(work.peer)) {
         work.values = body;
         return Outcome::kDone;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "lib/base/check.h"
@@ -25,16 +26,25 @@ struct Attempt {
     /// Push: the codecs of its body, which is then in `values_copy`, and stays the same however often it is
     /// sent; 0: none. Pull: those that it takes, so that `out_copy` gets a body.
     Codecs codecs = 0;
-    bool is_plain = false;    ///< push: a body would be no shorter than its values
-    uint32_t body_bytes = 0;  ///< push: of its body
-    // Of one whose codecs are chosen by the speed of the link.
-    uint64_t sent_ns = 0;  ///< 0: it is not measured
-    uint64_t sent_bytes = 0;
-    uint64_t ahead_bytes = 0;  ///< as LinkSpeed::sent() has returned
-    Block keys_copy;           ///< registered copies of what the caller did not register
-    Block values_copy;         ///< the same, of a push
+    bool is_plain = false;  ///< push: a body would be no shorter than its values
+
+    /// Of one whose codecs are chosen by the speed of the link.
+    struct Timing {
+        uint64_t sent_ns = 0;
+        uint64_t sent_bytes = 0;
+        uint64_t ahead_bytes = 0;  ///< as LinkSpeed::sent() has returned
+    };
+
+    std::unique_ptr<Timing> timing;  ///< null: it is not measured
+    Block keys_copy;                 ///< registered copies of what the caller did not register
+    Block values_copy;               ///< the same, of a push
     Block
         out_copy;  ///< where the shard writes what the caller did not register, or what a scan finds
+
+    /// What travels for the values of `content`.
+    [[nodiscard]] size_t pushed_bytes(const Content& content) const noexcept {
+        return content.is_push() && codecs != 0 ? values_copy.bytes() : content.pushed_bytes();
+    }
 
     [[nodiscard]] bool has_keys_in_body() const noexcept { return (codecs & kKeyDifferences) != 0; }
 

@@ -77,8 +77,9 @@ bool Requests::is_referenced(std::span<const std::byte> memory) noexcept {
     bool found = false;
     requests_.for_each([&](uint64_t, const ClientRequest& request) {
         const Content& content = request.content();
-        found = found || meets(content.values) || meets(content.right) || meets(content.out) ||
-                meets(std::as_bytes(content.list()));
+        found = found || meets(content.values) || meets(content.out) ||
+                meets(std::as_bytes(content.list())) ||
+                (content.extras != nullptr && meets(content.extras->right));
     });
     return found;
 }

@@ -282,7 +282,7 @@ Sender::Outcome Sender::post(uint64_t id, ClientRequest& request, Peer& peer, Ca
     }
     Encoder::encode_control(id, request.content(), frame);
     if (request.peer != Peers::kManager) return send(request, peer, *call, frame);
-    peers_.link().send(frame.header, request.content().body);
+    peers_.link().send(frame.header, request.content().values);
     request.enter(ClientRequest::State::kSent);
     return Outcome::kSent;
 }
@@ -333,7 +333,8 @@ bool Sender::set_predecessor(const Content& content, Peer& peer, EncodedFrame& f
 void Sender::sent(ClientRequest& request, Peer& peer) {
     request.enter(ClientRequest::State::kSent);
     const Content& content = request.content();
-    if (content.filters != nullptr && content.filters->is_automatic()) [[unlikely]]
+    if (content.filters != nullptr && content.filters->is_automatic() && !peer.maps_memory)
+        [[unlikely]]
         measure(request, peer);
     if (content.is_ordered())
         request.attempt.send_number = peer.lane.order(content.table).sent(content.place);
@@ -344,12 +345,11 @@ void Sender::sent(ClientRequest& request, Peer& peer) {
 void Sender::measure(ClientRequest& request, Peer& peer) {
     Attempt& attempt = request.attempt;
     const Content& content = request.content();
-    const bool has_body = content.is_push() && attempt.codecs != 0;
     const bool has_keys = (attempt.form & (wire::kKeysInline | wire::kKeysRemote)) != 0;
-    attempt.sent_bytes = has_body ? attempt.body_bytes : content.pushed_bytes();
-    if (has_keys && !attempt.has_keys_in_body()) attempt.sent_bytes += content.list().size_bytes();
-    attempt.ahead_bytes = peer.link.sent(attempt.sent_bytes);
-    attempt.sent_ns = clock_.now_ns();
+    size_t bytes = attempt.pushed_bytes(content);
+    if (has_keys && !attempt.has_keys_in_body()) bytes += content.list().size_bytes();
+    attempt.timing = std::make_unique<Attempt::Timing>(
+        Attempt::Timing{clock_.now_ns(), bytes, peer.link.sent(bytes)});
 }
 
 void Sender::note_sent(const ClientRequest& request, const Peer& peer) {
@@ -357,9 +357,8 @@ void Sender::note_sent(const ClientRequest& request, const Peer& peer) {
     // Other workers wait for a part of an iteration, and this one may do something else than poll.
     may_wait_ = may_wait_.value_or(true) && peer.flush_is_a_call && !content.is_part;
     const uint8_t form = request.attempt.form;
-    const bool has_body = content.is_push() && request.attempt.codecs != 0;
     if (content.is_push() && (form & wire::kValuesInline) != 0)
-        counters_.bytes_copied += has_body ? request.attempt.body_bytes : content.pushed_bytes();
+        counters_.bytes_copied += request.attempt.pushed_bytes(content);
     if ((form & wire::kKeysInline) != 0 && !request.attempt.has_keys_in_body())
         counters_.bytes_copied += content.list().size_bytes();
 }
