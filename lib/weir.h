@@ -31,12 +31,13 @@
 /// Functions return errors as values (lib/base/result.h). The only exception that they throw is
 /// std::bad_alloc, when the process has no memory left.
 
-#include "lib/base/log_sink.h"      // IWYU pragma: export
-#include "lib/base/result.h"        // IWYU pragma: export
-#include "lib/base/version.h"       // IWYU pragma: export
-#include "lib/job/job.h"            // IWYU pragma: export
-#include "lib/key/key_batch.h"      // IWYU pragma: export
-#include "lib/train/sweep.h"        // IWYU pragma: export
-#include "lib/worker/client.h"      // IWYU pragma: export
-#include "lib/worker/iterations.h"  // IWYU pragma: export
-#include "lib/worker/table.h"       // IWYU pragma: export
+#include "lib/base/log_sink.h"       // IWYU pragma: export
+#include "lib/base/result.h"         // IWYU pragma: export
+#include "lib/base/version.h"        // IWYU pragma: export
+#include "lib/job/job.h"             // IWYU pragma: export
+#include "lib/key/key_batch.h"       // IWYU pragma: export
+#include "lib/train/call_on_rows.h"  // IWYU pragma: export
+#include "lib/train/sweep.h"         // IWYU pragma: export
+#include "lib/worker/client.h"       // IWYU pragma: export
+#include "lib/worker/iterations.h"   // IWYU pragma: export
+#include "lib/worker/table.h"        // IWYU pragma: export

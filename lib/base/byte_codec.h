@@ -108,6 +108,15 @@ public:
         return value;
     }
 
+    /// The next `count` bytes; none, and missing, if there are fewer.
+    std::span<const std::byte> raw(size_t count) noexcept {
+        missing_ = missing_ || rest_.size() < count;
+        if (missing_) return {};
+        const std::span<const std::byte> value = rest_.first(count);
+        rest_ = rest_.subspan(count);
+        return value;
+    }
+
     /// All bytes that are left.
     std::span<const std::byte> rest() noexcept { return std::exchange(rest_, {}); }
 

@@ -46,6 +46,7 @@
 #include "lib/server/members/connections.h"
 #include "lib/server/members/members.h"
 #include "lib/server/reads/table_reads.h"
+#include "lib/server/requests/function_calls.h"
 #include "lib/server/requests/incoming_requests.h"
 #include "lib/server/requests/pushes.h"
 #include "lib/server/requests/waiting_requests.h"
@@ -173,6 +174,7 @@ private:
     ShardRoom room_;
     WaitingRequests waiting_;
     IterationParts parts_;
+    FunctionCalls functions_;
     TableReads reads_;
     Pushes pushes_;
     Members members_;

@@ -21,6 +21,7 @@
 #include "lib/store/aggregate.h"
 #include "lib/store/dense_store.h"
 #include "lib/store/erasing/row_stamps.h"
+#include "lib/store/functions/function_call.h"
 #include "lib/store/index/known_lists.h"
 #include "lib/store/kept_rows.h"
 #include "lib/store/memory.h"
@@ -218,9 +219,10 @@ public:
     /// As rows_for_push(), but makes none: a list of which some keys have no row is not remembered.
     [[nodiscard]] Result<RowList> rows_to_erase(std::span<const uint64_t> keys,
                                                 const SegmentList* held = nullptr);
-    /// Erases rows; with `before` those with a lower stamp.
+    /// Erases rows; with `before` those with a lower stamp, with `below` those whose values are all smaller in size.
     /// Errors: Errc::kInvalidArgument (a range, or the table is not erasable)
-    [[nodiscard]] Status erase(const Entries& entries, std::optional<uint32_t> before = {});
+    [[nodiscard]] Status erase(const Entries& entries, std::optional<uint32_t> before = {},
+                               std::optional<double> below = {});
 
     [[nodiscard]] bool is_written(uint32_t row) const {
         if (row == kNoRow || !layout_.has_stamps()) return row != kNoRow;
@@ -238,6 +240,23 @@ public:
     /// new rows come. Not those of which an open iteration has a sum. Forgets the key lists. Nobody may still
     /// use a RowList.
     void vacuum_some();
+
+    // Functions, on the rows of this table and those of the same keys in others of this shard.
+
+    /// What calls a function: the numbers that it gets, and the tables that it reads.
+    /// Errors: kInvalidArgument, kTypeMismatch, naming table and function, and what is wrong
+    [[nodiscard]] Result<FunctionCall> call(const FunctionEntry& function,
+                                            std::span<const double> numbers,
+                                            std::span<TableShard* const> with);
+    /// Runs a function that changes. `stamp`: of an erasable table, as push().
+    /// Errors: kUnknownList: keys are needed, and the list came by its hash; kOutOfRange: another table does not have
+    ///         all of them here. Nothing has changed
+    [[nodiscard]] Status change(const Entries& entries, const FunctionCall& call,
+                                uint32_t stamp = 1);
+    /// Adds what a function finds in rows that list() or list_by_row() has found.
+    /// Errors: as change()
+    [[nodiscard]] Status read(const ListedRows& listed, const FunctionCall& call,
+                              FunctionResult& result) const;
 
     // Aggregation over workers, by iteration. Those that are not applied or dropped lie within
     // schema().window() iterations, one after the other: each has an aggregate of its own.
@@ -449,6 +468,7 @@ private:
     void list_all(KeyCursor& cursor, const PositionSet& positions, size_t row_count_max,
                   ListedRows& listed) const;
     void leave_out_empty(ListedRows& listed) const;
+    [[nodiscard]] bool is_below(uint32_t row, double bound) const;
     void reset(std::span<const uint32_t> rows);
     void put(std::span<const uint32_t> rows, const std::byte* values, const std::byte* state);
     [[nodiscard]] Status take_with_empty(std::span<const uint64_t> keys, const std::byte* values,
@@ -464,6 +484,21 @@ private:
     void own(const PositionSet& positions);
     void touch(std::span<const uint64_t> keys) noexcept;
     void mark(std::span<const uint64_t> keys, const SegmentList& held);
+    // functions/run_function.cc
+    class RowsTogether;
+    template <class Run>
+    void run_function(const FunctionCall& call, Run&& run) const;
+    template <class Use>
+    void for_runs(KeyRange keys, const FunctionCall& call, Use&& use) const;
+    template <class Use>
+    void for_blocks_of_run(KeyRange keys, const FunctionCall& call, Use&& use) const;
+    [[nodiscard]] bool runs_in_place(const FunctionCall& call) const noexcept;
+    [[nodiscard]] Status check_all_held(KeyRange keys, const FunctionCall& call) const;
+    void change_range(KeyRange keys, const FunctionCall& call);
+    void read_range(KeyRange keys, const FunctionCall& call, FunctionResult& result) const;
+    void read_listed(const ListedRows& listed, const FunctionCall& call,
+                     FunctionResult& result) const;
+
     [[nodiscard]] Error refused(Errc code, std::string_view why) const;
     [[nodiscard]] RowTarget target() const;
     [[nodiscard]] Aggregate& make_aggregate(uint64_t iteration,

@@ -55,6 +55,12 @@ struct TableSchema {
     friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
 
+/// Whether functions may run on rows of both: they have the same keys, in the same servers, and values of one shape.
+[[nodiscard]] inline bool are_alike(const TableSchema& a, const TableSchema& b) noexcept {
+    return a.layout == b.layout && a.value_type == b.value_type && a.width == b.width &&
+           (a.layout == Layout::kSparse || a.key_count == b.key_count);
+}
+
 /// Checks a schema and returns its rule.
 /// Errors: Errc::kInvalidArgument naming the field; Errc::kNotFound for the rule;
 ///         Errc::kTypeMismatch if the rule does not work on the value type, or is another one than

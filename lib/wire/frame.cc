@@ -31,7 +31,9 @@ bool encoding_is_consistent(const FrameHeader& h) noexcept {
         return h.encoding == kAsksWritten || h.encoding == kWholeRows || h.encoding == kEncoded;
     if ((h.encoding & (kErases | kHasStamp)) != 0 && (h.flags & kIteration) != 0) return false;
     const unsigned rest = h.encoding & ~unsigned{kHasStamp};
-    if (rest == kErases || rest == kWholeRows) return (h.flags & kAggregate) == 0;
+    if (rest == kErases || rest == (kErases | kHasArguments) || rest == kWholeRows)
+        return (h.flags & kAggregate) == 0;
+    if (rest == (kCalls | kHasArguments)) return (h.flags & kIteration) == 0;
     if ((h.encoding & kEncoded) != 0 && h.count == 0) return false;
     constexpr unsigned kOfPushes = kHasArguments | kWantsValues | kOutRemote | kHasStamp | kEncoded;
     const bool wants_values = (h.encoding & kWantsValues) != 0;
@@ -80,10 +82,10 @@ bool take_stamp(std::span<const std::byte>& rest, uint32_t& stamp) noexcept {
     return true;
 }
 
-bool take_arguments(std::span<const std::byte>& rest,
+bool take_arguments(std::span<const std::byte>& rest, uint64_t count_max,
                     std::span<const std::byte>& arguments) noexcept {
     uint64_t count = 0;
-    if (!take(rest, count) || count == 0 || count > kArgumentsMax) return false;
+    if (!take(rest, count) || count == 0 || count > count_max) return false;
     if (rest.size() < count * sizeof(double)) return false;
     arguments = rest.first(count * sizeof(double));
     rest = rest.subspan(arguments.size());
@@ -117,7 +119,10 @@ Errc decode_request(std::span<const std::byte> rest, Frame& frame) noexcept {
     const FrameHeader& h = frame.header;
     if (!request_is_consistent(h)) return Errc::kProtocol;
     if ((h.encoding & kHasStamp) != 0 && !take_stamp(rest, frame.stamp)) return Errc::kProtocol;
-    if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, frame.arguments))
+    const uint64_t arguments_max = (h.encoding & kCalls) != 0    ? kCallWordsMax
+                                   : (h.encoding & kErases) != 0 ? 1
+                                                                 : kArgumentsMax;
+    if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, arguments_max, frame.arguments))
         return Errc::kProtocol;
     if ((h.encoding & kEncoded) != 0 && !take_codecs(rest, h, frame.codecs)) return Errc::kProtocol;
     const bool has_keys_in_body = (frame.codecs & kKeyDifferences) != 0 && h.kind == Kind::kPush;

@@ -115,11 +115,15 @@ enum Encoding : uint8_t {
     kWantsValues = 2,   ///< push: once it was executed, it goes on as a pull of its keys
     kOutRemote = 4,     ///< with kWantsValues: to the sender's memory; else in the reply's body
     kAsksWritten = 8,   ///< pull: a byte for each key, 1 if it was ever pushed, and not its values
-    kWholeRows = 16,    ///< values are whole rows as they are stored, with the state of the rule; a
-                        ///< push puts them in the place of what was there
-    kErases = 32,    ///< push: brings no values; its keys are as if never written; with kHasStamp,
-                     ///< those whose rows have a lower stamp
-    kHasStamp = 64,  ///< push: the body begins with a stamp, as 8 bytes, before arguments
+    kCalls =
+        8,  ///< push, with kHasArguments: brings no values; in place of arguments the function that changes
+            ///< the rows of its keys (CallMessage)
+    kWholeRows = 16,  ///< values are whole rows as they are stored, with the state of the rule; a
+                      ///< push puts them in the place of what was there
+    kErases = 32,     ///< push: brings no values; its keys are as if never written; with kHasStamp,
+                      ///< those whose rows have a lower stamp; with kHasArguments, a number, those
+                      ///< whose values are all smaller in size
+    kHasStamp = 64,   ///< push: the body begins with a stamp, as 8 bytes, before arguments
     kEncoded =
         128,  ///< push: its values are a body (lib/filter/body.h), with keys where its codecs say so;
               ///< pull: its reply has values in any of these codecs, or says where they are
@@ -127,6 +131,8 @@ enum Encoding : uint8_t {
 
 /// The most arguments of a push.
 inline constexpr uint64_t kArgumentsMax = 8;
+/// The most words of 8 bytes of an encoded CallMessage.
+inline constexpr uint64_t kCallWordsMax = 12;
 
 inline constexpr uint8_t kKeyForms = kKeysRange | kKeysInline | kKeysRemote | kKeysKnown;
 inline constexpr uint8_t kValueForms = kValuesInline | kValuesRemote;
@@ -234,8 +240,9 @@ struct Frame {
     uint32_t number = 0;     ///< not on the wire: the receiver's count of pushes, if it counts this
     uint32_t stamp = 0;      ///< with kHasStamp, not 0
     Codecs codecs = 0;       ///< with kEncoded, not 0: of its body, or a pull takes
-    std::span<const std::byte> arguments;  ///< with kHasArguments: doubles
-    std::span<const std::byte> keys;       ///< with kKeysInline: count * 8 bytes, 8-byte aligned
+    std::span<const std::byte>
+        arguments;                    ///< with kHasArguments: doubles; with kCalls: a CallMessage
+    std::span<const std::byte> keys;  ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
         values;  ///< push with kValuesInline: its values, encoded or not; neither push nor pull: the body
 };

@@ -11,6 +11,9 @@ std::vector<std::byte> ScanMessage::encode() const {
     writer.number(epoch).number(table).number(width).number(value_type).number(columns);
     writer.number(static_cast<uint8_t>(begins)).number(static_cast<uint8_t>(by_row));
     writer.number(cursor).number(first_key).number(last_key);
+    const std::vector<std::byte> of_call =
+        call.function != 0 ? call.encode() : std::vector<std::byte>();
+    writer.number(uint64_t{of_call.size()}).raw(of_call);
     for (const PositionRange range : positions)
         writer.number(range.first).number(range.last);
     return std::move(writer).take();
@@ -34,6 +37,13 @@ std::optional<ScanMessage> ScanMessage::decode(std::span<const std::byte> body) 
     message.cursor = reader.number<uint64_t>();
     message.first_key = reader.number<uint64_t>();
     message.last_key = reader.number<uint64_t>();
+    const auto call_bytes = reader.number<uint64_t>();
+    if (call_bytes > wire::kCallWordsMax * sizeof(uint64_t)) return std::nullopt;
+    if (call_bytes != 0) {
+        std::optional<CallMessage> call = CallMessage::decode(reader.raw(call_bytes));
+        if (!call || call->function == 0) return std::nullopt;
+        message.call = *std::move(call);
+    }
     message.positions.clear();
     do {
         const auto first = reader.number<uint64_t>();
@@ -51,7 +61,7 @@ std::optional<ScanMessage> ScanMessage::decode(std::span<const std::byte> body) 
 
 std::vector<std::byte> ScanReply::encode() const {
     ByteWriter writer;
-    writer.number(cursor).number(row_count).number(flags);
+    writer.number(cursor).number(row_count).number(flags).number(shown);
     return std::move(writer).take();
 }
 
@@ -61,6 +71,7 @@ std::optional<ScanReply> ScanReply::decode(std::span<const std::byte> body) {
     reply.cursor = reader.number<uint64_t>();
     reply.row_count = reader.number<uint32_t>();
     reply.flags = reader.number<uint32_t>();
+    reply.shown = reader.number<uint64_t>();
     if (!reader.done() || (reply.flags & ~(kAtEnd | kByRow)) != 0) return std::nullopt;
     return reply;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// The bodies of a kScan and of the reply to it: some rows of a sparse table, from where the last reply
-/// ended. They are encoded field by field, in the order of declaration. The rows are written to
-/// the worker's memory.
+/// The bodies of a kScan and of the reply to it: some rows of a sparse table, or what a function has found in some of
+/// a table, from where the last reply ended. They are encoded field by field, in the order of declaration. The rows,
+/// or the result, are written to the worker's memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/key/position.h"
+#include "lib/wire/call_message.h"
 #include "lib/wire/frame.h"
 
 namespace weir {
@@ -39,6 +40,9 @@ struct ScanMessage {
     uint64_t cursor = 0;        ///< as the last reply gave it
     uint64_t first_key = 0;     ///< only rows of the keys first_key..last_key
     uint64_t last_key = ~uint64_t{0};
+    /// A function that reads, whose result comes in place of rows; the table may be dense. Encoded as the number of its
+    /// bytes (8 bytes), then these; nothing, if its function is 0.
+    CallMessage call{};
     /// Only rows at these positions: 1 to kRangesMax ranges, ascending and disjoint.
     std::vector<PositionRange> positions{PositionRange{}};
 
@@ -85,16 +89,17 @@ struct ScanColumns {
 
 /// The reply's body.
 struct ScanReply {
-    static constexpr size_t kBytes = 16;
+    static constexpr size_t kBytes = 24;
 
     enum Flags : uint32_t {
         kAtEnd = 1,  ///< there are no more rows
         kByRow = 2,  ///< the shard lists them as they lie in its memory
     };
 
-    uint64_t cursor = 0;  ///< of the next request
-    uint32_t row_count = 0;
+    uint64_t cursor = 0;     ///< of the next request
+    uint32_t row_count = 0;  ///< of a function: the bytes of its result
     uint32_t flags = 0;
+    uint64_t shown = 0;  ///< of a function: the last iteration that was closed, 0 if none
 
     [[nodiscard]] std::vector<std::byte> encode() const;
     [[nodiscard]] static std::optional<ScanReply> decode(std::span<const std::byte> body);

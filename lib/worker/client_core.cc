@@ -48,6 +48,7 @@ ClientCore::ClientCore(ClientCoreOptions options, std::unique_ptr<transport::End
                    : secret_seed()),
       operations_(standing_, peers_, requests_, sender_, calls_, tasks_, control_, tables_, rules_,
                   filters_, memory_, counters_),
+      reductions_(standing_, peers_, calls_, tasks_, control_, sender_, tables_, memory_, clock_),
       replies_(standing_, peers_, requests_, sender_, calls_, tasks_, tables_, clock, counters_),
       lost_errors_(standing_, calls_, tables_, counters_),
       watch_(standing_, peers_, requests_, calls_, tasks_, control_, deadlines_, tables_),
@@ -77,6 +78,7 @@ size_t ClientCore::poll() {
     if (replies_.holds_failures()) sent += replies_.end_held_failures();
     if (count + sent > 0) endpoint_->flush();
     if (++polls_ % kPollsPerClock == 0) watch_.look(clock_.now_ns());
+    if (reductions_.has_open()) sent += reductions_.poll();
     if (tasks_.has_work()) sent += run_tasks();
     if (standing_.phase() == Phase::kLeft && open_requests() == 0) peers_.leave_shards();
     return count + sent;

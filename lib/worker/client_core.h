@@ -9,6 +9,7 @@
 ///   peers/     Standing, Peers: the job, and the connections to its shards and its manager
 ///   requests/  Requests, Sender: what is on its way, and in which order
 ///   core/      Control: calls without keys          Operations: pushes and pulls
+///              Reductions: functions that read
 ///              IncomingReplies: what ends a request   Watch: deadlines, and servers that have stopped
 ///              Outages: connections that end        ViewChanges: keys that move
 ///
@@ -47,6 +48,7 @@
 #include "lib/worker/core/lost_errors.h"
 #include "lib/worker/core/operations.h"
 #include "lib/worker/core/outages.h"
+#include "lib/worker/core/reductions.h"
 #include "lib/worker/core/view_changes.h"
 #include "lib/worker/core/watch.h"
 #include "lib/worker/job_events.h"
@@ -184,7 +186,9 @@ public:
         return control_.leave(outcome, deadline_ns);
     }
 
-    [[nodiscard]] bool has_open_values() { return requests_.has_open_values(); }
+    [[nodiscard]] bool has_open_values() {
+        return requests_.has_open_values() || reductions_.has_open();
+    }
 
     /// Ends when a checkpoint is on the disk that was begun after this call.
     CallId checkpoint(uint64_t deadline_ns) { return control_.checkpoint(deadline_ns); }
@@ -275,6 +279,12 @@ public:
     /// operations have the same deadline, iteration and `after`.
     CallId start(std::vector<Operation> operations) {
         return operations_.start(std::move(operations));
+    }
+
+    /// A function that reads.
+    CallId reduce(Reductions::Question question, uint64_t deadline_ns,
+                  std::span<const TaskId> after) {
+        return reductions_.start(std::move(question), deadline_ns, after);
     }
 
     /// As Table::set_filters().
@@ -412,6 +422,7 @@ private:
     Control control_;
     ClientFilters filters_;
     Operations operations_;
+    Reductions reductions_;
     IncomingReplies replies_;
     LostErrors lost_errors_;
     Watch watch_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/worker/several_tables.h"
 
+#include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -53,7 +55,7 @@ Status use_batch(const std::shared_ptr<ClientState>& state, KeyBatch& batch, Ope
                                   out_value_bytes));
     }
     operation.keys = batch.keys();
-    if (operation.erases) return {};
+    if (operation.erases || operation.function() != nullptr) return {};
     const auto call = std::make_shared<BatchCall>(rows_of(state, batch), batch);
     if (operation.is_push()) {
         WEIR_ASSIGN(const RuleEntry* const rule, state->core().rules().find(table.schema.rule));
@@ -101,7 +103,27 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
         item.kind == Item::Kind::kPushRows || item.kind == Item::Kind::kPullRows;
     const size_t state_bytes = operation.has_whole_rows ? table.state_bytes : 0;
     Operation pull = operation;  // of the iteration, if there is one
-    if (is_push && !operation.erases) {
+    if (item.below) {
+        const bool may_be = *item.below > 0 && std::isfinite(*item.below);
+        if (!may_be || !item.arguments.empty()) {
+            return Error(
+                Errc::kInvalidArgument,
+                fmt::format(
+                    "table '{}': prune() below {}: {}", table.schema.name, *item.below,
+                    may_be ? "it runs no rule, and takes no arguments" : "give a number above 0"));
+        }
+        PushExtras& extras = operation.own_extras();
+        extras.has_bound = true;
+        const uint64_t count = 1;
+        extras.arguments.resize(sizeof count + sizeof(double));
+        std::memcpy(extras.arguments.data(), &count, sizeof count);
+        std::memcpy(extras.arguments.data() + sizeof count, &*item.below, sizeof(double));
+    }
+    if (item.kind == Item::Kind::kCall) {
+        PushExtras& extras = operation.own_extras();
+        extras.function = item.function;
+        extras.arguments.assign(item.encoded_call.begin(), item.encoded_call.end());
+    } else if (is_push && !operation.erases) {
         operation.values = item.values;
         operation.row_bytes =
             operation.has_whole_rows ? table.row_bytes + state_bytes : table.pushed_row_bytes;

@@ -4,6 +4,7 @@
 /// Table<T>: typed push and pull. Buffer<T>: registered memory for the values.
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "lib/store/table_schema.h"
 #include "lib/task/task_id.h"
 #include "lib/worker/client.h"
+#include "lib/worker/function_options.h"
 #include "lib/worker/scan.h"
 #include "lib/worker/several_tables.h"
 #include "lib/worker/table_access.h"
@@ -388,6 +390,63 @@ public:
         return start(item, options);
     }
 
+    // Functions: code that runs on servers, on rows where they lie. lib/store/functions/functions.md lists Weir's.
+
+    /// Starts a function on the rows of all keys. One that changes rows takes effect once, in the order of this
+    /// client's pushes, as a push of no values; the keys of a sparse table it needs as a list. One that reads
+    /// gives FunctionOptions::result.
+    ///
+    /// Errors: through the task: as push(); kNotFound: no such function, kInvalidArgument, kTypeMismatch: numbers
+    ///         and tables that it does not take; kUnavailable: a server does not have it
+    Task call(std::string_view function, const FunctionOptions& options = {}) {
+        return task(access::call(state_, *info_, function, {}, options));
+    }
+
+    /// On the rows of these keys, in a sparse table also on those that are not there yet; of a function that
+    /// changes.
+    Task call(std::string_view function, KeySpan keys, const FunctionOptions& options = {}) {
+        return task(access::call(state_, *info_, function, {.keys = keys.span()}, options));
+    }
+
+    /// As for push().
+    template <std::integral Key>
+    Task call(std::string_view function, std::initializer_list<Key> keys_or_range,
+              const FunctionOptions& options = {}) = delete;
+
+    /// On the rows of a range: of a dense table, or to read those of a sparse one.
+    Task call(std::string_view function, KeyRange keys, const FunctionOptions& options = {}) {
+        return task(access::call(state_, *info_, function, {.range = keys}, options));
+    }
+
+    /// On the keys of a batch, each once, which must live until the task has ended.
+    Task call(std::string_view function, KeyBatch& batch, const FunctionOptions& options = {}) {
+        return task(access::call(state_, *info_, function, {.batch = &batch}, options));
+    }
+
+    /// The first number that a function finds which reads all rows: waits for it.
+    /// Errors: as Task::wait()
+    [[nodiscard]] Result<double> number(std::string_view function, FunctionOptions options = {}) {
+        CallResult result;
+        options.result = &result;
+        WEIR_TRY(call(function, options).wait());
+        if (!result.numbers.empty()) return result.numbers.front();
+        return Error(Errc::kInvalidArgument, "a function that found no number");
+    }
+
+    /// Starts to erase those of `keys` whose values are all smaller in size than `below`. Servers judge it when it takes
+    /// effect. weir::prune() finds the keys.
+    ///
+    /// Errors:  as erase(); kInvalidArgument if `below` is not greater than 0
+    Task prune(KeySpan keys, double below, const PushOptions& options = {}) {
+        access::Item item = item_of(access::Item::Kind::kErase, keys);
+        item.below = below;
+        return start(item, options);
+    }
+
+    /// As for push().
+    Task prune(std::initializer_list<uint64_t> keys_or_range, double below,
+               const PushOptions& options = {}) = delete;
+
     /// pull() of what a table with TableOptions::store_as keeps, as it is: `out` is a range of BFloat16 or
     /// of Float16. Into a registered one, such as a Buffer<BFloat16>, nothing is copied.
     /// Errors:  also kTypeMismatch: the table keeps another type
@@ -449,6 +508,7 @@ public:
 private:
     friend class Client;
     friend class Iterations;
+    friend class OtherTables;
 
     Table(std::shared_ptr<ClientState> state, std::shared_ptr<const TableInfo> info) noexcept
         : state_(std::move(state)), info_(std::move(info)) {}

@@ -22,6 +22,8 @@ namespace weir {
 class ClientState;
 class Filters;
 class KeyBatch;
+struct FunctionEntry;
+struct FunctionOptions;
 struct TableInfo;
 struct TableOptions;
 
@@ -87,6 +89,7 @@ struct Item {
         kPushRows,  ///< of whole rows: values, then state
         kPullRows,
         kErase,  ///< a push without values
+        kCall,   ///< a push without values, that calls a function which changes
         kPushFactors,
     };
 
@@ -102,11 +105,25 @@ struct Item {
     std::span<std::byte> out;
     std::span<const NamedNumber> arguments = {};
     std::optional<uint32_t> before = {};  ///< kErase: only rows with a lower stamp
+    std::optional<double> below = {};  ///< kErase: only rows whose values are all smaller in size
+    const FunctionEntry* function = nullptr;       ///< kCall
+    std::span<const std::byte> encoded_call = {};  ///< with that: a CallMessage
 };
 
 /// Starts one call that does all of `items`.
 uint64_t start(const std::shared_ptr<ClientState>& state, std::span<const Item> items,
                const Options& options);
+
+/// On which rows a function runs: of all keys, if it names none.
+struct CalledRows {
+    std::optional<std::span<const uint64_t>> keys{};
+    std::optional<KeyRange> range{};
+    KeyBatch* batch = nullptr;
+};
+
+/// Starts the call of a function.
+uint64_t call(const std::shared_ptr<ClientState>& state, const TableInfo& table,
+              std::string_view function, const CalledRows& rows, const FunctionOptions& options);
 /// A call that has ended with `why`.
 uint64_t failed(ClientState& state, Error why);
 

@@ -59,6 +59,8 @@ TEST_SUITE("elastic_history") {
         CHECK(counts.held_of_rounds >= 2 * count);
         CHECK(counts.flushes_of_rounds >= testing::fewest_of(count, 0.3));
         CHECK(counts.filtered >= 10 * count);
+        CHECK(counts.functions >= 5 * count);
+        CHECK(counts.reductions >= 3 * count);
         CHECK(counts.held_of_filters >= 2 * count);
         CHECK(counts.pushes >= 10 * count);
         CHECK(counts.rounds >= 10 * count);

@@ -111,6 +111,52 @@ TEST_SUITE("plugin") {
         CHECK_FALSE(codec.encode(ValueType::kFloat32, values, body));
     }
 
+    TEST_CASE("a plugin brings its functions") {
+        RuleRegistry rules = RuleRegistry::with_builtin_rules();
+        const Result<Plugin> plugin = load_plugin(path_of("functions"), rules);
+        REQUIRE_MESSAGE(plugin, (plugin ? "" : plugin.error().message()));
+        CHECK(plugin->functions == std::vector<std::string>{"add_some", "below"});
+        const FunctionEntry& adds = **rules.find_function("add_some");
+        CHECK(adds.changes);
+        CHECK(adds.version == 7);
+        CHECK(adds.supports(ValueType::kFloat64));
+        CHECK_FALSE(adds.supports(ValueType::kFloat32));
+        CHECK(*adds.all_numbers({}) == std::vector<double>{2});
+        const std::vector<double> much = {101};
+        CHECK(text_has(adds.all_numbers(much).error().message(), "too much"));
+        std::vector<double> y = {1, 2, 3, 4};
+        std::vector<double> x = {5, 6, 7, 8};
+        const std::vector<uint64_t> keys = {30, 9};
+        const std::vector<double> by = {0.5};
+        const RuleParameters parameters;
+        FunctionRows<std::byte> rows{.values = reinterpret_cast<std::byte*>(y.data()),
+                                     .with = {reinterpret_cast<const std::byte*>(x.data())},
+                                     .row_count = 2,
+                                     .width = 2,
+                                     .keys = keys.data(),
+                                     .numbers = by,
+                                     .parameters = &parameters};
+        FunctionResult result;
+        const auto of_doubles = static_cast<size_t>(ValueType::kFloat64);
+        adds.runs[of_doubles](rows, result);
+        CHECK(y == std::vector<double>{3.5, 5, 6.5, 8});
+        x[0] = -1;
+        CHECK_THROWS_WITH(adds.runs[of_doubles](rows, result), "a negative one");
+
+        const FunctionEntry& reads = **rules.find_function("below");
+        CHECK_FALSE(reads.changes);
+        CHECK(reads.wants_keys);
+        const std::vector<double> bound = {7};
+        rows.numbers = bound;
+        reads.begin(bound, result);
+        reads.runs[of_doubles](rows, result);
+        CHECK(result.numbers == std::vector<double>{6.5, 30});
+        FunctionResult other;
+        other.numbers = {6, 31};
+        reads.put_together(result, other, bound);
+        CHECK(result.numbers == std::vector<double>{6.5, 31});
+    }
+
     TEST_CASE("what is wrong with a file is named, with the file and what to do") {
         PluginFolder folder;
         const auto names = [](const std::string& file, std::string_view why) {
@@ -135,12 +181,14 @@ TEST_SUITE("plugin") {
         CHECK(names(path_of("refuses_silently"),
                     "it refuses to be loaded: weir_plugin_v1() returned 3"));
         CHECK(names(path_of("throws"), "weir_plugin_v1() threw: no licence"));
-        CHECK(names(path_of("no_rules"), "it registers no rule and no codec"));
+        CHECK(names(path_of("no_rules"), "it registers no rule, no function and no codec"));
         CHECK(names(path_of("null_rule"), "its rule is NULL"));
         CHECK(names(path_of("bad_rule"), "its rule 'times' has no function `update`"));
         CHECK(names(path_of("rule_throws"), "a function of its rule threw: no state today"));
         CHECK(names(path_of("bad_codec"),
                     "its codec 'cut' has no function `encode`, or none for `decode`"));
+        CHECK(names(path_of("bad_function"),
+                    "its function 'add_some' reads 5 other tables; 4 at most"));
         CHECK(names(path_of("taken"), "update rule 'adam' is registered already"));
     }
 

@@ -67,8 +67,7 @@ Errc TableReads::read_rows(ShardTable& table, const Request& request, std::span<
     if (h.encoding == 0) [[likely]]
         return table.rows->pull(*entries, out).code();
     if (request.has_whole_rows()) return table.rows->pull_rows(*entries, out).code();
-    if ((h.encoding & wire::kAsksWritten) != 0)
-        return table.rows->are_written(*entries, out).code();
+    if (request.asks_written()) return table.rows->are_written(*entries, out).code();
     return table.rows->pull(*entries, out).code();
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "lib/server/reads/table_reads.h"
 
 namespace weir {
@@ -25,6 +27,10 @@ std::string_view TableReads::scan(Session& session, const wire::Frame& frame) {
         asked->width != schema.width) {
         return refused(Errc::kTypeMismatch);
     }
+    if (asked->call.function != 0) {
+        const Errc called = read_by_function(session, frame, *asked, table);
+        return called == Errc::kOk ? std::string_view() : refused(called);
+    }
     if ((asked->columns & ScanMessage::kStamps) != 0 && !schema.erasable)
         return refused(Errc::kInvalidArgument);
     const ScanColumns columns = RowScan::columns_of(*table.rows, *asked);
@@ -34,28 +40,29 @@ std::string_view TableReads::scan(Session& session, const wire::Frame& frame) {
     const Result<ScanReply> reply =
         row_scan_.list(*table.rows, *asked, replication_.primary(), row_count_max);
     if (!reply) return refused(reply.code());
-    const size_t bytes = columns.bytes(reply->row_count);
-    std::byte* const out = bytes == 0
-                               ? nullptr
-                               : waiting_.map(session.connection, asked->memory, sizeof(uint64_t),
-                                              transport::Access::kRemoteWrite);
-    if (bytes != 0 && out == nullptr) {
-        scan_by_write(session, frame, *asked, *reply, columns, table);
-        return {};
-    }
-    row_scan_.copy(*table.rows, columns, {out, bytes});
-    counters_.bytes_sent += bytes;  // as the endpoint counts what it writes
-    replies_.reply(session.connection, request, Errc::kOk, 0, reply->encode());
+    write_scanned(session, frame, *asked, *reply, table, columns.bytes(reply->row_count),
+                  [&](std::span<std::byte> out) { row_scan_.copy(*table.rows, columns, out); });
     return {};
 }
 
-void TableReads::scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
-                               const ScanReply& reply, const ScanColumns& columns,
-                               ShardTable& table) {
-    const size_t bytes = columns.bytes(reply.row_count);
+/// Has copy(memory) write `bytes` bytes to the worker's memory, and replies.
+template <class Copy>
+void TableReads::write_scanned(Session& session, const wire::Frame& frame, const ScanMessage& asked,
+                               const ScanReply& reply, ShardTable& table, size_t bytes,
+                               Copy&& copy) {
+    const uint64_t request = frame.header.request;
+    std::byte* const out = bytes == 0
+                               ? nullptr
+                               : waiting_.map(session.connection, asked.memory, sizeof(uint64_t),
+                                              transport::Access::kRemoteWrite);
+    if (bytes == 0 || out != nullptr) {
+        copy(std::span(out, bytes));
+        counters_.bytes_sent += bytes;  // as the endpoint counts what it writes
+        return replies_.reply(session.connection, request, Errc::kOk, 0, reply.encode());
+    }
     Block block = waiting_.fetcher().spares().take(bytes, options_.fetch_bytes_max);
-    if (!block) return replies_.reply(session.connection, frame.header.request, Errc::kNoMemory);
-    row_scan_.copy(*table.rows, columns, {block.data(), bytes});
+    if (!block) return replies_.reply(session.connection, request, Errc::kNoMemory);
+    copy(std::span(block.data(), bytes));
     counters_.bytes_copied += bytes;
     Request scan;
     scan.connection = session.connection;
@@ -69,6 +76,26 @@ void TableReads::scan_by_write(Session& session, const wire::Frame& frame, const
         .table = &table, .is_replied = true, .scanned = std::move(block), .reply = reply.encode()};
     writes_.add(*kept);
     end_writes();
+}
+
+/// The result of a function for some rows.
+Errc TableReads::read_by_function(Session& session, const wire::Frame& frame,
+                                  const ScanMessage& asked, ShardTable& table) {
+    const Result<FunctionCall> call = functions_.make(table, asked.call, false);
+    if (!call) return call.code();
+    FunctionResult result;
+    call->function->begin(call->numbers, result);
+    Result<ScanReply> reply =
+        row_scan_.read(*table.rows, asked, replication_.primary(), *call, result);
+    if (!reply) return reply.code();
+    const std::vector<std::byte> encoded = encode_result(result);
+    const bool is_result = call->function->may_be_result(call->numbers, result);
+    if (!is_result || encoded.size() > asked.memory.length_bytes) return Errc::kOutOfRange;
+    reply->row_count = static_cast<uint32_t>(encoded.size());
+    reply->shown = table.iterations.state().last_closed();
+    write_scanned(session, frame, asked, *reply, table, encoded.size(),
+                  [&](std::span<std::byte> out) { std::ranges::copy(encoded, out.begin()); });
+    return Errc::kOk;
 }
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lib/server/iterations/iteration_parts.h"
+#include "lib/server/requests/function_calls.h"
 #include "lib/server/requests/pull_writes.h"
 #include "lib/server/requests/row_scan.h"
 #include "lib/wire/get_message.h"
@@ -24,10 +25,12 @@ namespace weir {
 
 class TableReads : ShardRoom {
 public:
-    TableReads(const ShardRoom& room, WaitingRequests& waiting, IterationParts& parts)
+    TableReads(const ShardRoom& room, WaitingRequests& waiting, IterationParts& parts,
+               const FunctionCalls& functions)
         : ShardRoom(room),
           waiting_(waiting),
           parts_(parts),
+          functions_(functions),
           writes_(endpoint_, waiting_.requests()),
           row_scan_(options_.secret_seed) {}
 
@@ -60,9 +63,9 @@ public:
     /// The table is dropped. It goes when the network reads no row of it any more.
     void drop(std::unique_ptr<ShardTable> table);
 
-    /// Writes the next rows of a table to the worker's memory, whatever is pushed meanwhile;
-    /// straight, where that is mapped, and else from a buffer through the network. Returns what is
-    /// wrong with the frame; empty if nothing is.
+    /// Writes the next rows of a table, or what a function finds in them, to the worker's memory, whatever is pushed
+    /// meanwhile; straight, where that is mapped, and else from a buffer through the network. Returns
+    /// what is wrong with the frame; empty if nothing is.
     [[nodiscard]] std::string_view scan(Session& session, const wire::Frame& frame);
 
     /// Values that a command asks for, through the manager: as a pull, of few keys.
@@ -79,11 +82,15 @@ private:
     void pull_encoded(ShardTable& table, const Request& request, size_t bytes, uint64_t shown);
     void pull_by_write(ShardTable& table, const Request& request, size_t bytes);
     void end_writes();
-    void scan_by_write(Session& session, const wire::Frame& frame, const ScanMessage& asked,
-                       const ScanReply& reply, const ScanColumns& columns, ShardTable& table);
+    template <class Copy>
+    void write_scanned(Session& session, const wire::Frame& frame, const ScanMessage& asked,
+                       const ScanReply& reply, ShardTable& table, size_t bytes, Copy&& copy);
+    [[nodiscard]] Errc read_by_function(Session& session, const wire::Frame& frame,
+                                        const ScanMessage& asked, ShardTable& table);
 
     WaitingRequests& waiting_;
     IterationParts& parts_;
+    const FunctionCalls& functions_;
     PullWrites writes_;
     RowScan row_scan_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows

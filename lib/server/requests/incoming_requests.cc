@@ -66,13 +66,13 @@ Errc IncomingRequests::check(const ShardTable& table, const Request& request) co
     } else {
         fits = h.kind == Kind::kPush ? request.values.size() == bytes : has_room(bytes);
     }
-    if (!fits) return Errc::kProtocol;
+    const bool is_sound = fits && (!request.calls() || CallMessage::decode(request.arguments));
+    if (!is_sound) return Errc::kProtocol;
     if (h.encoding == 0) [[likely]]
         return Errc::kOk;
     const bool has_stamps = (h.encoding & (wire::kErases | wire::kHasStamp)) != 0;
     if (has_stamps && !schema.erasable) return Errc::kInvalidArgument;
-    if ((h.encoding & wire::kAsksWritten) != 0 && schema.layout == Layout::kDense)
-        return Errc::kInvalidArgument;
+    if (request.asks_written() && schema.layout == Layout::kDense) return Errc::kInvalidArgument;
     if ((h.encoding & wire::kWantsValues) == 0) return Errc::kOk;
     const uint64_t out_bytes = h.count * layout.value_bytes();
     const bool out_fits = (h.encoding & wire::kOutRemote) != 0

@@ -19,11 +19,16 @@ SegmentRun segments_of(const SegmentList& held, const PositionMap& positions, Ke
     return held.run_of({segment.first, positions.position(keys.end - 1)});
 }
 
+/// `call`: of a function, in place of values.
 Errc push_entries(ShardTable& table, const Entries& entries, const Request& request,
-                  const RuleArguments* arguments) {
+                  const RuleArguments* arguments, const FunctionCall* call) {
     const uint32_t stamp = std::max<uint32_t>(request.stamp, 1);
+    if (call != nullptr) [[unlikely]]
+        return table.rows->change(entries, *call, stamp).code();
     if (request.erases()) [[unlikely]]
-        return table.rows->erase(entries, request.stamp != 0 ? std::optional(stamp) : std::nullopt)
+        return table.rows
+            ->erase(entries, request.stamp != 0 ? std::optional(stamp) : std::nullopt,
+                    request.below())
             .code();
     if (request.has_whole_rows()) [[unlikely]]
         return table.rows->push_rows(entries, request.values, stamp).code();
@@ -85,7 +90,12 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
         return reply(Errc::kProtocol);
     const Request& request = *expanded;
     std::optional<RuleArguments> arguments;  // looked at before rows are made
-    if (!request.arguments.empty()) {
+    std::optional<FunctionCall> call;
+    if (request.calls()) [[unlikely]] {
+        Result<FunctionCall> made = functions_.make(table, request);
+        if (!made) return reply(made.code());
+        call = *std::move(made);
+    } else if (!request.arguments.empty() && !request.erases()) {
         const Result<RuleArguments> given = arguments_of(table, request);
         if (!given) return reply(given.code());
         arguments = *given;
@@ -97,7 +107,8 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
     if (status == Errc::kOk && !request.kept.empty()) [[unlikely]]
         record_made_rows(table, request, row_count);  // also those that do not change
     if (status == Errc::kOk)
-        status = push_entries(table, *entries, request, arguments ? &*arguments : nullptr);
+        status = push_entries(table, *entries, request, arguments ? &*arguments : nullptr,
+                              call ? &*call : nullptr);
     if (status == Errc::kOk) {
         if (sent.is_encoded()) [[unlikely]]
             waiting_.count_expanded(table, sent);

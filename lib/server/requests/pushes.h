@@ -15,8 +15,12 @@ namespace weir {
 class Pushes : ShardRoom {
 public:
     Pushes(const ShardRoom& room, const CheckpointPart& checkpoint, WaitingRequests& waiting,
-           TableReads& reads)
-        : ShardRoom(room), checkpoint_(checkpoint), waiting_(waiting), reads_(reads) {}
+           TableReads& reads, const FunctionCalls& functions)
+        : ShardRoom(room),
+          checkpoint_(checkpoint),
+          waiting_(waiting),
+          reads_(reads),
+          functions_(functions) {}
 
     /// Executes a push, unless it has to wait.
     void accept(Session& session, ShardTable& table, Request& push);
@@ -54,6 +58,7 @@ private:
     const CheckpointPart& checkpoint_;
     WaitingRequests& waiting_;
     TableReads& reads_;
+    const FunctionCalls& functions_;
     bool waits_for_room_ = false;  ///< some push does, until streams have room
 };
 

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +54,24 @@ struct Request : wire::Frame {
 
     /// A push without values.
     [[nodiscard]] bool erases() const noexcept { return (header.encoding & wire::kErases) != 0; }
+
+    /// Of one that erases: only rows whose values are all smaller in size.
+    [[nodiscard]] std::optional<double> below() const noexcept {
+        double bound = 0;
+        if (arguments.size() != sizeof bound) return {};
+        std::memcpy(&bound, arguments.data(), sizeof bound);
+        return bound;
+    }
+
+    /// A push without values, that calls a function.
+    [[nodiscard]] bool calls() const noexcept {
+        return header.kind == wire::Kind::kPush && (header.encoding & wire::kCalls) != 0;
+    }
+
+    /// Of a pull.
+    [[nodiscard]] bool asks_written() const noexcept {
+        return header.kind == wire::Kind::kPull && (header.encoding & wire::kAsksWritten) != 0;
+    }
 
     /// A push: its values, and maybe its keys, are a body that is not expanded yet.
     [[nodiscard]] bool is_encoded() const noexcept { return codecs != 0; }
@@ -100,9 +120,9 @@ struct Request : wire::Frame {
 [[nodiscard]] inline size_t row_bytes_of(const Request& request, const RowLayout& layout) noexcept {
     const wire::FrameHeader& h = request.header;
     if (h.encoding != 0) [[unlikely]] {
-        if (request.erases()) return 0;
+        if (request.erases() || request.calls()) return 0;
         if (request.has_whole_rows()) return layout.row_bytes();
-        if ((h.encoding & wire::kAsksWritten) != 0) return 1;
+        if (request.asks_written()) return 1;
     }
     return h.kind == wire::Kind::kPush ? layout.pushed_bytes() : layout.value_bytes();
 }

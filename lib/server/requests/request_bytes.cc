@@ -66,8 +66,7 @@ void WaitingRequests::count_expanded(const ShardTable& table, const Request& pus
 bool WaitingRequests::map(Request& request) {
     const wire::FrameHeader& h = request.header;
     const RowLayout& layout = tables_[h.table]->rows->row_layout();
-    const bool asks_written = (h.encoding & wire::kAsksWritten) != 0;
-    const size_t value_bytes = asks_written            ? 1
+    const size_t value_bytes = request.asks_written()  ? 1
                                : h.kind == Kind::kPush ? size_of(layout.pushed_type)
                                                        : size_of(layout.value_type);
     if ((h.flags & wire::kKeysRemote) != 0 && request.keys_at.length_bytes > 0) {

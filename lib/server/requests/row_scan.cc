@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/server/requests/row_scan.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -34,20 +35,58 @@ ScanColumns RowScan::columns_of(const TableShard& table, const ScanMessage& aske
             has_stamps ? sizeof(uint32_t) : 0};
 }
 
+/// Where the walk goes on. A dense table has no other order than that of its keys.
+static KeyCursor cursor_of(const ScanMessage& asked, uint64_t next) noexcept {
+    KeyCursor cursor;
+    if (!asked.begins) cursor.next = next;
+    return cursor;
+}
+
+static PositionSet both(const PositionSet& served, std::span<const PositionRange> asked) {
+    return served.without(served.without(PositionSet(asked)));
+}
+
 Result<ScanReply> RowScan::list(TableShard& table, const ScanMessage& asked,
                                 const PositionSet& served, size_t row_count_max) {
     WEIR_CHECK(table.schema().layout == Layout::kSparse);
-    const PositionSet asked_for(asked.positions);
-    const PositionSet positions = served.without(served.without(asked_for));
-    KeyCursor cursor;
+    KeyCursor cursor = cursor_of(asked, decrypted(asked.cursor));
     bool is_by_row = asked.begins || asked.by_row;
-    if (!asked.begins) cursor.next = decrypted(asked.cursor);
+    WEIR_TRY(
+        list_some(table, asked, both(served, asked.positions), row_count_max, cursor, is_by_row));
+    return reply(cursor, is_by_row);
+}
+
+Result<ScanReply> RowScan::read(TableShard& table, const ScanMessage& asked,
+                                const PositionSet& served, const FunctionCall& call,
+                                FunctionResult& result) {
+    constexpr size_t kRangesMax = 64;  // of a dense table; of a sparse one, steps of a walk
+    constexpr uint64_t kPieces = 4;    // of a function that changes: it reads alone
+    const TableSchema& schema = table.schema();
+    const bool is_dense = schema.layout == Layout::kDense;
+    const PositionSet positions = both(served, asked.positions);
+    KeyCursor cursor = cursor_of(asked, decrypted(asked.cursor));
+    bool is_by_row = !is_dense && (asked.begins || asked.by_row);
+    uint64_t left = kPieces * call.function->rows_max(schema.value_type, schema.width, is_dense);
+    for (size_t i = 0; i < kRangesMax && left > 0 && !cursor.at_end; ++i) {
+        WEIR_TRY(list_some(table, asked, positions, left, cursor, is_by_row));
+        WEIR_TRY(table.read(listed_, call, result));
+        left -= std::min<uint64_t>(left, listed_.row_count());
+    }
+    return reply(cursor, is_by_row);
+}
+
+Status RowScan::list_some(TableShard& table, const ScanMessage& asked, const PositionSet& positions,
+                          size_t row_count_max, KeyCursor& cursor, bool& is_by_row) {
     if (is_by_row && !table.list_by_row(cursor, positions, row_count_max, listed_)) {
         if (cursor.next != 0) return Error(Errc::kNoMemory, "the keys of the rows are gone");
         is_by_row = false;
     }
     if (!is_by_row) table.list(cursor, positions, row_count_max, listed_);
     if (asked.first_key != 0 || asked.last_key != ~uint64_t{0}) leave_out_others(table, asked);
+    return {};
+}
+
+ScanReply RowScan::reply(const KeyCursor& cursor, bool is_by_row) const {
     ScanReply reply;
     reply.cursor = encrypted(cursor.next);
     reply.row_count = static_cast<uint32_t>(listed_.row_count());
@@ -56,6 +95,11 @@ Result<ScanReply> RowScan::list(TableShard& table, const ScanMessage& asked,
 }
 
 void RowScan::leave_out_others(const TableShard& table, const ScanMessage& asked) {
+    if (!listed_.range.empty()) {
+        const uint64_t end = asked.last_key == ~uint64_t{0} ? asked.last_key : asked.last_key + 1;
+        listed_.range = intersect(listed_.range, {asked.first_key, end});
+        return;
+    }
     if (listed_.run.row_count != 0) {
         listed_.rows.resize(listed_.run.row_count);
         std::iota(listed_.rows.begin(), listed_.rows.end(), listed_.run.first_row);

@@ -34,6 +34,12 @@ public:
     [[nodiscard]] Result<ScanReply> list(TableShard& table, const ScanMessage& asked,
                                          const PositionSet& served, size_t row_count_max);
 
+    /// Adds what a function finds in the next rows, of a dense table, too: as many as it may look at in a poll.
+    /// Errors: as list(), and TableShard::read()
+    [[nodiscard]] Result<ScanReply> read(TableShard& table, const ScanMessage& asked,
+                                         const PositionSet& served, const FunctionCall& call,
+                                         FunctionResult& result);
+
     /// Writes the rows that list() has just found to `out`.
     /// Shape:   out.size() == columns.bytes(row_count)
     void copy(const TableShard& table, const ScanColumns& columns, std::span<std::byte> out) const;
@@ -41,6 +47,10 @@ public:
 private:
     [[nodiscard]] uint64_t encrypted(uint64_t next) const noexcept;
     [[nodiscard]] uint64_t decrypted(uint64_t cursor) const noexcept;
+    [[nodiscard]] Status list_some(TableShard& table, const ScanMessage& asked,
+                                   const PositionSet& positions, size_t row_count_max,
+                                   KeyCursor& cursor, bool& is_by_row);
+    [[nodiscard]] ScanReply reply(const KeyCursor& cursor, bool is_by_row) const;
     void leave_out_others(const TableShard& table, const ScanMessage& asked);
 
     std::array<uint64_t, 2> secret_;

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <vector>
 
+#include "lib/key/narrow_values.h"
 #include "lib/store/table.h"
 
 namespace weir {
@@ -27,12 +29,32 @@ Result<RowList> TableShard::rows_to_erase(std::span<const uint64_t> keys, const 
     return rows_of(keys, For::kPull, held);
 }
 
-Status TableShard::erase(const Entries& entries, std::optional<uint32_t> before) {
+/// Whether all its values are smaller in size.
+bool TableShard::is_below(uint32_t row, double bound) const {
+    const std::byte* const at = target().values.at(row);
+    const auto all_below = [&](const auto* values) {
+        return std::all_of(values, values + schema_.width, [bound](auto value) {
+            return std::abs(static_cast<double>(value)) < bound;
+        });
+    };
+    if (is_narrow(schema_.value_type)) {
+        std::vector<float> values(schema_.width);
+        widen(schema_.value_type, {at, pulled_row_bytes_}, values.data());
+        return all_below(values.data());
+    }
+    return with_value_type(schema_.value_type,
+                           [&]<class T>() { return all_below(reinterpret_cast<const T*>(at)); });
+}
+
+Status TableShard::erase(const Entries& entries, std::optional<uint32_t> before,
+                         std::optional<double> below) {
     if (entries.is_range || !layout_.has_stamps())
         return refused(Errc::kInvalidArgument, "only rows of erasable tables end, by their keys");
     some_rows_.clear();
     for (const RowStamps at = stamps(); const uint32_t row : entries.list.rows) {
-        if (at.is_written(row) && (!before || at.of(row) < *before)) some_rows_.push_back(row);
+        if (at.is_written(row) && (!before || at.of(row) < *before) &&
+            (!below || is_below(row, *below)))
+            some_rows_.push_back(row);
     }
     reset(some_rows_);
     return {};

@@ -23,6 +23,7 @@
 #include "lib/base/printable.h"
 #include "lib/base/printable_line.h"
 #include "lib/store/plugins/plugin_codec.h"
+#include "lib/store/plugins/plugin_function.h"
 #include "lib/store/plugins/plugin_rule.h"
 #include "lib/store/rules/rule_threw.h"
 
@@ -112,6 +113,7 @@ struct PluginLoading {
     std::shared_ptr<void> object;
     std::vector<std::string> names = {};
     std::vector<std::string> codecs = {};
+    std::vector<std::string> functions = {};
     std::string facts = {};           ///< of all of them
     std::optional<Error> wrong = {};  ///< the first thing that is
     std::string why = {};             ///< as it says itself
@@ -146,6 +148,13 @@ struct PluginLoading {
         return {};
     }
 
+    Status add(const weir_function& function) {
+        WEIR_ASSIGN(FunctionEntry entry, make_plugin_function(function, object));
+        functions.push_back(entry.name);
+        facts += entry.facts() + "\n";
+        return rules.add(std::move(entry));
+    }
+
     Status add(const weir_codec& codec) {
         WEIR_ASSIGN(const CodecEntry entry, make_plugin_codec(codec, object));
         WEIR_TRY(rules.add(entry));
@@ -157,6 +166,10 @@ struct PluginLoading {
 
 int add_rule_of_plugin(const weir_registrar* weir, const weir_rule* rule) {
     return PluginLoading::of(weir).add(rule, "rule");
+}
+
+int add_function_of_plugin(const weir_registrar* weir, const weir_function* function) {
+    return PluginLoading::of(weir).add(function, "function");
 }
 
 int add_codec_of_plugin(const weir_registrar* weir, const weir_codec* codec) {
@@ -179,7 +192,8 @@ Status register_rules(void* entry, PluginLoading& loading) {
                               .loading = &loading,
                               .add_rule = &add_rule_of_plugin,
                               .say = &say_of_plugin,
-                              .add_codec = &add_codec_of_plugin};
+                              .add_codec = &add_codec_of_plugin,
+                              .add_function = &add_function_of_plugin};
     int refuses = 0;
     try {
         refuses = enter(&weir);
@@ -194,8 +208,8 @@ Status register_rules(void* entry, PluginLoading& loading) {
                         loading.why.empty() ? fmt::format("weir_plugin_v1() returned {}", refuses)
                                             : loading.why));
     }
-    if (loading.names.empty() && loading.codecs.empty())
-        return Error(Errc::kInvalidArgument, "it registers no rule and no codec");
+    if (loading.names.empty() && loading.codecs.empty() && loading.functions.empty())
+        return Error(Errc::kInvalidArgument, "it registers no rule, no function and no codec");
     return {};
 }
 
@@ -203,7 +217,8 @@ Status register_rules(void* entry, PluginLoading& loading) {
 
 Result<Plugin> load_plugin(const std::string& path, RuleRegistry& rules) {
     WEIR_ASSIGN(const std::string whole, whole_path(path));
-    Plugin plugin{.path = whole, .is = {.name = name_of(path)}, .rules = {}, .codecs = {}};
+    Plugin plugin{
+        .path = whole, .is = {.name = name_of(path)}, .rules = {}, .codecs = {}, .functions = {}};
     if (!is_printable_name(plugin.is.name) || plugin.is.name.size() > PluginId::kNameBytesMax)
         return refused_plugin(printable_line(path),
                               fmt::format("the name of the file must have 1 to {} bytes, and no "
@@ -221,6 +236,7 @@ Result<Plugin> load_plugin(const std::string& path, RuleRegistry& rules) {
         return refused_plugin(path, registered.error().text());
     plugin.rules = std::move(loading.names);
     plugin.codecs = std::move(loading.codecs);
+    plugin.functions = std::move(loading.functions);
     plugin.is.rules = fnv1a(loading.facts);
     return plugin;
 }
@@ -230,7 +246,7 @@ Result<std::vector<Plugin>> load_plugins(std::span<const std::string> paths, Rul
         return Error(
             Errc::kInvalidArgument,
             fmt::format("{} plugins are more than the {} that a process loads; put several "
-                        "rules and codecs into one",
+                        "rules, functions and codecs into one",
                         paths.size(), PluginList::kCountMax));
     }
     std::vector<Plugin> plugins;

@@ -20,14 +20,15 @@ namespace weir {
 struct Plugin {
     std::string path;
     PluginId is;
-    std::vector<std::string> rules;   ///< their names, in the order in which it registers them
-    std::vector<std::string> codecs;  ///< the same
+    std::vector<std::string> rules;      ///< their names, in the order in which it registers them
+    std::vector<std::string> codecs;     ///< the same
+    std::vector<std::string> functions;  ///< the same
 };
 
 /// Runs code of the file: `path` must come from whoever may start this program, never from a peer.
 ///
 /// Errors: naming the file, what is wrong and what to do. Errc::kNotFound if it cannot be read; kInvalidArgument
-///         if it is no plugin, or refuses, or a rule or codec of it cannot be registered: `rules` may have some of
+///         if it is no plugin, or refuses, or a rule, function or codec of it cannot be registered: `rules` may have some of
 ///         them then, and is to be thrown away
 [[nodiscard]] Result<Plugin> load_plugin(const std::string& path, RuleRegistry& rules);
 

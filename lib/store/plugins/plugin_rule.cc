@@ -35,7 +35,6 @@ static_assert(WEIR_STATE_BYTES_MAX == TableSchema::kStateBytesMax);
 static_assert(uint64_t{WEIR_PUSHED_VALUES_MAX} * TableSchema::kWidthMax <= ~uint32_t{0});
 
 constexpr uint32_t kFlags = WEIR_WANTS_KEYS | WEIR_BEGINS_AT_ZERO | WEIR_ROUNDS_AT_RANDOM;
-constexpr size_t kErrorBytesMax = 256;
 
 /// What an entry refers to.
 struct PluginRule {

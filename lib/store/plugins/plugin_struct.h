@@ -16,6 +16,9 @@
 
 namespace weir {
 
+/// Of what a plugin says of its errors.
+inline constexpr size_t kErrorBytesMax = 256;
+
 /// Of a field `size`: whatever is larger is no size.
 inline constexpr size_t kStructBytesMax = 4096;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// What a plugin and Weir know of each other, in C: a plugin is a shared object with update rules and codecs,
+/// What a plugin and Weir know of each other, in C: a plugin is a shared object with update rules, functions and codecs,
 /// which processes load by its path. It needs this header alone, is written in C99 or later, or in any language
 /// that makes C functions, and exports one function:
 /// ```c
@@ -182,6 +182,58 @@ struct weir_codec {
                   size_t value_count, void* user);
 };
 
+/** A number that the call of a function brings. */
+struct weir_function_number {
+    const char* name;
+    double otherwise;         /**< if a call does not bring it; NaN: each call must */
+    uint32_t may_be_infinite; /**< 1: it may be; else it is finite */
+    uint32_t zero;            /**< 0 */
+};
+
+/** The most of a function's numbers, of other tables that it reads, and of numbers that it finds. */
+#define WEIR_FUNCTION_NUMBERS_MAX 8
+#define WEIR_FUNCTION_TABLES_MAX 4
+#define WEIR_FUNCTION_RESULTS_MAX 512
+
+/** Some rows, side by side without a gap, for one call of weir_function::run. */
+struct weir_function_rows {
+    size_t size;         /**< of this struct, as Weir knows it */
+    uint32_t value_type; /**< enum weir_type */
+    uint32_t width;      /**< values of a row */
+    size_t row_count;
+    void* values;                               /**< of the table that is called */
+    const void* with[WEIR_FUNCTION_TABLES_MAX]; /**< of the others: the rows of the same keys */
+    const uint64_t* keys;     /**< of the rows; NULL unless the function has WEIR_WANTS_KEYS */
+    const double* numbers;    /**< all that it has, of the call or `otherwise` */
+    const double* parameters; /**< of the table's rule: WEIR_NUMBERS_MAX */
+    double* results;          /**< of one that reads: it puts in what it finds in these rows */
+    char* error;              /**< where to say what is wrong, before run() returns an error */
+    size_t error_bytes_max;
+};
+
+/** A function that runs on servers, on rows where they lie: one that changes them, if result_count is 0, or one that
+    reads them. Else as weir_rule. */
+struct weir_function {
+    size_t size;      /**< sizeof(struct weir_function); all else that is not set is 0 */
+    const char* name; /**< by which programs call it; no function of Weir has it */
+    uint32_t version; /**< the author's: raised with each change of what it does */
+    uint32_t types;   /**< WEIR_TYPE() of each that it takes */
+    uint32_t flags;   /**< WEIR_WANTS_KEYS */
+    uint32_t tables;  /**< others, that it reads */
+    const struct weir_function_number* numbers;
+    size_t number_count;
+    uint32_t result_count; /**< numbers that it finds */
+    uint32_t
+        result_combine; /**< WEIR_SUM, WEIR_MAX, WEIR_MIN: of those of other rows. They begin as 0, or infinite */
+    double
+        cost; /**< of a value, in those that a sum of two tables takes; 0 means 1. What it costs more holds up pushes */
+    void* user;
+    /** NULL, or what is wrong with the numbers of a call. May be NULL. */
+    const char* (*check)(const double* numbers, void* user);
+    /** Changes the rows, or reads them. Not 0: it could not, and the job ends with that, as weir_rule::update says. */
+    int (*run)(struct weir_function_rows* rows, void* user);
+};
+
 /** What Weir gives to weir_plugin_v1. */
 struct weir_registrar {
     size_t size;  /**< of this struct, as Weir knows it */
@@ -194,6 +246,8 @@ struct weir_registrar {
     void (*say)(const struct weir_registrar* weir, const char* why);
     /** As add_rule(). A Weir from before codecs has a `size` that ends before this. */
     int (*add_codec)(const struct weir_registrar* weir, const struct weir_codec* codec);
+    /** As add_rule(). A Weir from before functions has a `size` that ends before this. */
+    int (*add_function)(const struct weir_registrar* weir, const struct weir_function* function);
 };
 
 /** What a plugin exports. Not 0: it is refused. It may be called several times in a process. */

@@ -101,12 +101,21 @@ struct Descent : Plain {
     static constexpr std::array kArguments = {RuleArgument{.name = "rate"}};
 };
 
+/// Of weight decay that is a part of the gradient.
+[[nodiscard]] inline double decay_penalty(double weight_decay, double value) noexcept {
+    return weight_decay / 2 * value * value;
+}
+
 /// value -= rate * (gradient + weight_decay * value). Parameters: rate, weight_decay. Arguments: both.
 struct Sgd : Descent {
     static constexpr std::array kParameters = {
         RuleParameter{.name = "rate"}, RuleParameter{.name = "weight_decay", .may_be_zero = true}};
     static constexpr std::array kArguments = {RuleArgument{.name = "rate"},
                                               RuleArgument{.name = "weight_decay"}};
+
+    static double penalty(double value, const RuleParameters& p) {
+        return decay_penalty(p.value[1], value);
+    }
 
     template <class T>
     static void update(T& value, T*, const T* pushed, const RuleContext& c) {
@@ -130,6 +139,10 @@ struct MomentumSgd : Descent {
     static constexpr std::array kArguments = {RuleArgument{.name = "rate"},
                                               RuleArgument{.name = "momentum"},
                                               RuleArgument{.name = "weight_decay"}};
+
+    static double penalty(double value, const RuleParameters& p) {
+        return decay_penalty(p.value[2], value);
+    }
 
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleContext& c) {
@@ -223,6 +236,10 @@ struct Ftrl : Descent {
                                                RuleParameter{.name = "l2", .may_be_zero = true}};
     static constexpr std::array<RuleArgument, 0> kArguments = {};
 
+    static double penalty(double value, const RuleParameters& p) {
+        return p.value[2] * std::abs(value) + decay_penalty(p.value[3], value);
+    }
+
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleContext& c) {
         const T per_rate = static_cast<T>(
@@ -256,6 +273,10 @@ struct ProxL1 : Plain {
     static constexpr std::array kArguments = {RuleArgument{.name = "rest"}};
 
     static double initial_state(const RuleParameters& p) { return p.value[1]; }
+
+    static double penalty(double value, const RuleParameters& p) {
+        return p.value[0] * std::abs(value);
+    }
 
     template <class T>
     static void update(T& value, T* state, const T* pushed, const RuleContext& c) {

@@ -55,6 +55,10 @@ struct Adam : RowDescent {
     static constexpr std::array kArguments = {RuleArgument{.name = "rate"},
                                               RuleArgument{.name = "weight_decay"}};
 
+    static double penalty(double value, const RuleParameters& p) requires(!kIsDecoupled) {
+        return decay_penalty(p.value[4], value);
+    }
+
     template <class T>
     static constexpr size_t state_bytes(size_t width) {
         return 2 * width * sizeof(T) + sizeof(uint32_t);

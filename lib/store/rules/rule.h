@@ -195,6 +195,13 @@ concept UpdatesSingles = requires(T* values, std::byte* state, const T* pushed,
     R::update_singles(values, state, pushed, size_t{1}, context);
 };
 
+/// A rule that says what its values add to the objective that is minimised: static double penalty(double value, const
+/// RuleParameters& p).
+template <class R>
+concept HasPenalty = requires(const RuleParameters& p) {
+    { R::penalty(double{}, p) } -> std::same_as<double>;
+};
+
 /// A rule by row that wants keys: its tables keep them by row from the start.
 template <class R>
 concept WantsKeys = requires {

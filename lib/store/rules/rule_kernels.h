@@ -10,6 +10,7 @@
 #include <span>
 
 #include "lib/base/kernel.h"
+#include "lib/base/sum_of_terms.h"
 #include "lib/store/rules/rule.h"
 
 namespace weir::kernels {
@@ -259,6 +260,14 @@ WEIR_KERNEL [[gnu::flatten]] void update_whole_rows(const RowTarget& target,
         R::update_row(row, local);
         row.pushed += size_t{width} * R::kPushedValues;
     }
+}
+
+/// As RuleEntry::Penalty.
+template <class R, class T>
+[[gnu::flatten]] double penalty(const std::byte* values, size_t count, const RuleParameters& p) {
+    const T* const of = reinterpret_cast<const T*>(values);
+    return sum_of_terms<double>(
+        0, count, [&](size_t i) { return R::penalty(static_cast<double>(of[i]), p); });
 }
 
 template <UpdateRule R, class T>

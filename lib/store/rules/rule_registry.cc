@@ -38,6 +38,8 @@ RuleRegistry RuleRegistry::with_builtin_rules() {
     WEIR_CHECK(registry.register_rule<rules::Ftrl>("ftrl"));
     WEIR_CHECK(registry.register_rule<rules::ProxL1>("prox_l1"));
     WEIR_CHECK(registry.register_rule<rules::Collective>("weir.collective"));
+    for (FunctionEntry& function : builtin_functions())
+        WEIR_CHECK(registry.add(std::move(function)));
     return registry;
 }
 
@@ -235,6 +237,39 @@ Result<const CodecEntry*> RuleRegistry::find_codec(std::string_view name) const 
                     "JoinOptions), or load it (`plugins`, WEIR_PLUGINS), in all processes that "
                     "have servers, make the table or use the codec; there {}",
                     name, known.empty() ? "is none" : "are: " + known));
+}
+
+Status RuleRegistry::add(FunctionEntry function) {
+    WEIR_TRY(check_function(function));
+    function.id = fnv1a(function.facts());
+    std::string name = function.name;
+    if (!functions_.try_emplace(name, std::move(function)).second) {
+        return Error(Errc::kAlreadyExists,
+                     fmt::format("function '{}' is registered already; choose another name", name));
+    }
+    return {};
+}
+
+Result<const FunctionEntry*> RuleRegistry::find_function(std::string_view name) const {
+    const auto found = functions_.find(name);
+    if (found != functions_.end()) return &found->second;
+    if (behind_ != nullptr) return behind_->find_function(name);
+    std::string known;
+    for (const auto& [other, function] : functions_)
+        known += (known.empty() ? "" : ", ") + other;
+    return Error(
+        Errc::kNotFound,
+        fmt::format("no function '{}' in this process; register it (`add_rules` of JobOptions and "
+                    "JoinOptions), or load it (`plugins`, WEIR_PLUGINS), in all processes that "
+                    "have servers or call it; there are: {}",
+                    name, known));
+}
+
+const FunctionEntry* RuleRegistry::find_function(uint64_t id) const noexcept {
+    for (const auto& [name, function] : functions_) {
+        if (function.id == id) return &function;
+    }
+    return behind_ != nullptr ? behind_->find_function(id) : nullptr;
 }
 
 }  // namespace weir

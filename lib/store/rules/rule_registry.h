@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// RuleRegistry: the update rules and codecs that a process knows, by name.
+/// RuleRegistry: the update rules, functions and codecs that a process knows, by name.
 
 #include <array>
 #include <functional>
@@ -13,6 +13,7 @@
 
 #include "lib/base/result.h"
 #include "lib/key/value_type.h"
+#include "lib/store/functions/function_entry.h"
 #include "lib/store/row_layout.h"
 #include "lib/store/rules/codec_entry.h"
 #include "lib/store/rules/named_number.h"
@@ -41,6 +42,9 @@ struct RuleEntry {
     std::function<void(std::byte* state, ValueType, uint32_t width, const RuleParameters&)>
         fill_state{};
     std::array<RuleKernels, kComputedTypeCount> kernels{};
+    /// What some values add to the objective, for the function "penalty"; null: nothing is known of that.
+    using Penalty = double (*)(const std::byte* values, size_t count, const RuleParameters&);
+    std::array<Penalty, kComputedTypeCount> penalty{};
     uint32_t version = 0;  ///< that its author gives
     /// Only what a worker must know of a rule that runs on servers: no code. Nothing can be compared.
     bool is_described = false;
@@ -101,7 +105,7 @@ struct RuleEntry {
 /// Thread: one while it is filled; then any number of readers
 class RuleRegistry {
 public:
-    /// A registry with the built-in rules.
+    /// A registry with the built-in rules and functions.
     [[nodiscard]] static RuleRegistry with_builtin_rules();
 
     RuleRegistry() = default;
@@ -139,6 +143,10 @@ public:
         for (size_t i = 0; i < kComputedTypeCount; ++i) {
             entry.kernels[i] = with_value_type(static_cast<ValueType>(i),
                                                []<class T>() { return kernels::make<R, T>(); });
+            if constexpr (HasPenalty<R>) {
+                entry.penalty[i] = with_value_type(
+                    static_cast<ValueType>(i), []<class T>() { return &kernels::penalty<R, T>; });
+            }
         }
         return add(entry);
     }
@@ -162,10 +170,26 @@ public:
     /// Errors: Errc::kNotFound, listing the names that are registered
     [[nodiscard]] Result<const CodecEntry*> find_codec(std::string_view name) const;
 
+    /// A function of servers, as lib/store/functions/function.h says.
+    /// Errors: Errc::kAlreadyExists; kInvalidArgument as check_function()
+    template <ServerFunction F>
+    [[nodiscard]] Status register_function(std::string_view name) {
+        return add(make_function<F>(name));
+    }
+
+    /// Errors: as register_function()
+    [[nodiscard]] Status add(FunctionEntry function);
+
+    /// Errors: Errc::kNotFound, listing the names that are registered
+    [[nodiscard]] Result<const FunctionEntry*> find_function(std::string_view name) const;
+    /// By FunctionEntry::id; null: it is not registered.
+    [[nodiscard]] const FunctionEntry* find_function(uint64_t id) const noexcept;
+
 private:
     const RuleRegistry* behind_ = nullptr;
     std::map<std::string, RuleEntry, std::less<>> entries_;
     std::map<std::string, CodecEntry, std::less<>> codecs_;
+    std::map<std::string, FunctionEntry, std::less<>> functions_;
 };
 
 }  // namespace weir

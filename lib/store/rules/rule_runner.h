@@ -40,6 +40,9 @@ public:
     void rows(const RowTarget& target, std::span<const uint32_t> rows, const std::byte* pushed,
               const RuleArguments* arguments = nullptr) const;
 
+    /// Also for other code that rounds the table's values.
+    [[nodiscard]] Random& random() const noexcept { return *random_; }
+
     [[nodiscard]] const RuleArguments& default_arguments() const noexcept {
         return context_.arguments;
     }

@@ -12,6 +12,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/key/key_range.h"
+#include "lib/store/functions/function_entry.h"
 #include "lib/store/rules/named_number.h"
 #include "lib/task/task_id.h"
 #include "lib/wire/frame.h"
@@ -26,7 +27,11 @@ struct SelectedRows;
 
 /// What few pushes have beside keys and values. Their requests share it.
 struct PushExtras {
-    std::vector<std::byte> arguments;  ///< of the rule, as they travel; empty: none
+    std::vector<std::byte>
+        arguments;  ///< of the rule, or an encoded call, as they travel; empty: none
+    /// It brings no values, but calls this. Null: it runs the table's rule.
+    const FunctionEntry* function = nullptr;
+    bool has_bound = false;  ///< it erases, and `arguments` are the bound of what it erases
     uint32_t rank = 0;  ///< of products: its rows are `values` times `right`; 0: it has rows
     std::span<const std::byte> right;  ///< rank rows, as long as those of the table
     /// What is pushed of it, once that was selected; null: all, or it was not yet.
@@ -76,7 +81,7 @@ struct Operation {
 
     /// Of values as they are pushed and pulled: no others go through filters.
     [[nodiscard]] bool may_be_filtered() const noexcept {
-        return !erases && !has_whole_rows && !asks_written;
+        return !erases && !has_whole_rows && !asks_written && function() == nullptr;
     }
 
     [[nodiscard]] bool is_push() const noexcept { return kind == wire::Kind::kPush; }
@@ -100,6 +105,11 @@ struct Operation {
     /// A push of products, maybe a wrong one.
     [[nodiscard]] bool has_factors() const noexcept {
         return extras != nullptr && (extras->rank != 0 || !extras->right.empty());
+    }
+
+    /// What a push without values calls; else null.
+    [[nodiscard]] const FunctionEntry* function() const noexcept {
+        return extras == nullptr ? nullptr : extras->function;
     }
 
     /// A push of products; else 0.

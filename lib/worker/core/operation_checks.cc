@@ -133,7 +133,9 @@ Status Operations::check_stamps(const Operation& operation) {
         return Error(Errc::kInvalidArgument,
                      fmt::format("table '{}': {}{}", schema.name, what, why));
     };
+    const bool is_bounded = operation.extras != nullptr && operation.extras->has_bound;
     const std::string_view what = operation.before   ? "expire()"
+                                  : is_bounded       ? "prune()"
                                   : operation.erases ? "erase()"
                                                      : "a push with a stamp";
     if (schema.layout == Layout::kDense) {
@@ -147,7 +149,7 @@ Status Operations::check_stamps(const Operation& operation) {
         return refused(what, " takes no iteration: it takes effect by itself");
     if (options.iteration)
         return refused(what, " takes no iteration: in that, the stamp is its number");
-    if (operation.erases && (options.stamp || operation.has_arguments()))
+    if (operation.erases && (options.stamp || (operation.has_arguments() && !is_bounded)))
         return refused(what, " runs no rule: it takes no stamp and no arguments");
     if (options.stamp == 0U || operation.before == 0U)
         return refused(what, ": stamps count from 1; 0 is that of a row that was never pushed");

@@ -28,6 +28,12 @@ PieceLimits limits_for(const Operation& operation) {
             operation.extras->right.size() / size_of(operation.table->schema.value_type);
         keys_max = std::min(keys_max, std::max<uint64_t>(1, kFactorProductsMax / products));
     }
+    if (const FunctionEntry* const function = operation.function(); function != nullptr)
+        [[unlikely]] {
+        const TableSchema& schema = operation.table->schema;
+        keys_max = std::min(
+            keys_max, function->rows_max(schema.value_type, schema.width, operation.by_range));
+    }
     return {operation.by_range ? keys_max : std::min(keys_max, wire::kRequestKeysMax)};
 }
 
@@ -210,7 +216,9 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     if (operation.by_range) return Route::make(operation.range, view, positions, limits);
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
     // each has its own route; so have whole rows.
-    if (operation.rank() != 0) {  // its pieces depend on the rank
+    const FunctionEntry* const function = operation.function();
+    // Its pieces depend on the rank, or on what a function costs.
+    if (operation.rank() != 0 || (function != nullptr && function->cost != 1)) {
         WEIR_TRY(check_keys(operation));
         Result<std::shared_ptr<Route>> route =
             Route::make(operation.keys, list_id(operation.keys), view, positions, limits, memory_);
@@ -218,9 +226,10 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
         return route;
     }
     const uint32_t variant =
-        operation.table->schema.id * 4 + (operation.has_whole_rows                     ? 3
+        operation.table->schema.id * 8 + (operation.has_whole_rows                     ? 3
                                           : operation.row_bytes > 0                    ? 1
                                           : operation.asks_written || operation.erases ? 2
+                                          : function != nullptr                        ? 4
                                                                                        : 0);
     const ListId id = list_id(operation.keys);
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;

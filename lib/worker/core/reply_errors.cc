@@ -118,10 +118,31 @@ Error ReplyErrors::failed_iteration(const ClientRequest& request, const wire::Fr
     }
 }
 
+std::string ReplyErrors::unknown_function(std::string_view who, std::string_view function) {
+    return fmt::format(
+        "{} has no function '{}' of this version; register it (`add_rules` of JobOptions and "
+        "JoinOptions), or load it (`plugins`, WEIR_PLUGINS), in all processes that have servers",
+        who, function);
+}
+
+Error ReplyErrors::refused_call(const FunctionEntry& function, std::string_view who, Errc status) {
+    if (status == Errc::kUnavailable) return {status, unknown_function(who, function.name)};
+    const std::string_view why =
+        status == Errc::kNotFound
+            ? "it, or a table that the function reads, was dropped by a worker"
+        : status == Errc::kNoMemory
+            ? "no memory is left for more keys; use more servers, or see in its log which "
+              "limit was reached"
+            : to_string(status);
+    return {status, fmt::format("function '{}' at {}: {}", function.name, who, why)};
+}
+
 /// Also of the rest, that have no texts of their own.
 Error ReplyErrors::describe_piece(const ClientRequest& request, const wire::Frame& reply) const {
     const wire::FrameHeader& header = reply.header;
     const std::string& who = peers_[request.peer].name;
+    if (const Content& content = request.content(); content.calls())
+        return refused_call(*content.extras->function, who, header.status);
     switch (header.status) {
         case Errc::kStaleEpoch:
             return Error(Errc::kStaleEpoch, fmt::format("{} is at epoch {}, this client at {}", who,

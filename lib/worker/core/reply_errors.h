@@ -15,6 +15,10 @@ namespace weir {
 /// Thread: the client's
 class ReplyErrors {
 public:
+    /// What a server says that does not know a function.
+    [[nodiscard]] static std::string unknown_function(std::string_view who,
+                                                      std::string_view function);
+
     ReplyErrors(const Standing& standing, const Peers& peers, const KnownTables& tables)
         : standing_(standing), peers_(peers), tables_(tables) {}
 
@@ -27,6 +31,8 @@ private:
     [[nodiscard]] Error describe(const ClientRequest& request, const wire::Frame& reply) const;
     [[nodiscard]] Error describe_piece(const ClientRequest& request,
                                        const wire::Frame& reply) const;
+    [[nodiscard]] static Error refused_call(const FunctionEntry& function, std::string_view who,
+                                            Errc status);
     [[nodiscard]] Error failed_iteration(const ClientRequest& request,
                                          const wire::Frame& reply) const;
 

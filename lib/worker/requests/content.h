@@ -91,6 +91,11 @@ struct Content {
     /// A pull of narrow values for which the caller gets floats.
     [[nodiscard]] bool widens() const noexcept { return caller_row_bytes != out_row_bytes; }
 
+    /// Push: it has no values, but calls a function.
+    [[nodiscard]] bool calls() const noexcept {
+        return extras != nullptr && extras->function != nullptr;
+    }
+
     /// Push of products; else 0.
     [[nodiscard]] uint32_t rank() const noexcept { return extras == nullptr ? 0 : extras->rank; }
 

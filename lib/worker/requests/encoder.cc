@@ -43,6 +43,7 @@ void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header
     header.value_type = content.value_type;
     if (content.extras != nullptr && !content.extras->arguments.empty())
         header.encoding |= wire::kHasArguments;
+    if (content.calls()) header.encoding |= wire::kCalls;
     if (content.is_push() && content.has_out()) header.encoding |= wire::kWantsValues;
     if (content.asks_written) header.encoding |= wire::kAsksWritten;
     if (content.has_whole_rows) header.encoding |= wire::kWholeRows;
@@ -245,7 +246,7 @@ Encoder::ValuesWay Encoder::choose_values_way(const Work& work, MemoryHandle& ha
     const Content& content = work.content;
     const size_t bytes = content.pushed_bytes();
     const bool fits = bytes <= work.room;
-    if (content.erases) return ValuesWay::kInMessage;  // there are none
+    if (content.erases || content.calls()) return ValuesWay::kInMessage;  // there are none
     const bool is_few = fits && bytes <= eager_bytes(work.peer);
     if (!content.order.empty() || work.attempt.values_copy)
         return is_few ? ValuesWay::kCopiedInMessage : ValuesWay::kCopiedByAddress;

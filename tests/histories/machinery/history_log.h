@@ -80,6 +80,8 @@ struct HistoryCounts {
     uint64_t flushes = 0;
     uint64_t flushes_of_rounds = 0;
     uint64_t erasures = 0;      ///< calls, and expiries
+    uint64_t functions = 0;     ///< calls of those that change
+    uint64_t reductions = 0;    ///< of those that read
     uint64_t narrow_pulls = 0;  ///< of tables of narrow values
     uint64_t throws = 0;        ///< of a rule, which end the job
     uint64_t primaries_checked = 0;

@@ -57,6 +57,8 @@ void HistoryWorkers::start() {
     endings_random_ = Random(aside());
     filters_.emplace(aside());
     filtered_random_ = Random(aside());
+    functions_random_ = Random(aside());
+    functions_.emplace(cluster_, events_, counts_, aside());
     REQUIRE(cluster_.rules.register_codec(ShornCodec::kName, std::make_shared<ShornCodec>()));
     for (TableSchema schema : {dense, sparse, steps, rounds, endings_table(), filtered_table()}) {
         schema.codec = ShornCodec::kName;
@@ -65,6 +67,7 @@ void HistoryWorkers::start() {
         tables_.push_back(*std::move(made));
         if (tables_.size() <= kRoundsTable) counted_.emplace_back(schema, kKeys);
     }
+    functions_->start();
     workers_.resize(cluster_.workers.size());
     for (Worker& worker : workers_)
         worker.is_ready = true;
@@ -131,6 +134,7 @@ void HistoryWorkers::live(uint32_t number) {
     std::erase_if(worker.rounds, [&](Round& round) { return end(number, round); });
     live_of_endings(number);
     live_of_filtered(number);
+    live_of_functions(number);
     if (has_thrown_) return;
     if (worker.is_leaving) return leave(number);
     const uint64_t slowness = is_slow_ && !is_draining_ ? kSlowness : 1;
@@ -143,12 +147,19 @@ void HistoryWorkers::live(uint32_t number) {
     if (random_.below(12 * slowness) == 0 || is_draining_) begin_round(number);
 }
 
+void HistoryWorkers::live_of_functions(uint32_t number) {
+    const Worker& worker = workers_[number];
+    const bool may_begin =
+        !is_draining_ && !has_thrown_ && !worker.is_leaving && !only_pulls_.contains(number);
+    const bool begins = may_begin && functions_random_.below(is_slow_ ? 240 : 6) == 0;
+    functions_->live(number, begins, !has_thrown_);
+}
+
 /// As Client::leave(): waits for its pushes and pulls, whether it asks for their outcomes or not.
 void HistoryWorkers::leave(uint32_t number) {
     Worker& worker = workers_[number];
     ClientCore& client = *cluster_.workers[number];
-    const bool has_calls = !worker.calls.empty() || !worker.rounds.empty() ||
-                           !worker.endings.empty() || !worker.filtered.empty();
+    const bool has_calls = !worker.calls.empty() || !worker.rounds.empty() || has_others(number);
     if (worker.leave == 0) {
         if (worker.leaves_open ? client.has_open_values() : has_calls) return;
         if (flush(number)) return;
@@ -548,7 +559,7 @@ bool HistoryWorkers::have_ended_by_exception() {
         if (worker.has_left || worker.has_died || !worker.is_ready) continue;
         const ClientCore& client = *cluster_.workers[number];
         if (!client.finished() || !worker.calls.empty() || !worker.rounds.empty() ||
-            !worker.endings.empty() || !worker.filtered.empty())
+            has_others(static_cast<uint32_t>(number)))
             return false;
         INFO(client.name() << ": " << client.failure().error().message() << "\n" << events_.text());
         REQUIRE(client.failure().code() == Errc::kException);
@@ -619,7 +630,7 @@ bool HistoryWorkers::is_at_rest() const {
         const Worker& worker = workers_[number];
         if (worker.has_left || worker.has_died) continue;
         if (!worker.is_ready || worker.is_leaving || !worker.calls.empty() ||
-            !worker.rounds.empty() || !worker.endings.empty() || !worker.filtered.empty() ||
+            !worker.rounds.empty() || has_others(static_cast<uint32_t>(number)) ||
             has_rounds_left(number)) {
             return false;
         }
@@ -687,6 +698,7 @@ void HistoryWorkers::check_all() {
     }
     check_endings();
     check_filtered();
+    functions_->check_all();
 }
 
 }  // namespace weir::test

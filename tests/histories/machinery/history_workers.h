@@ -22,6 +22,7 @@
 #include "tests/histories/machinery/counted_table.h"
 #include "tests/histories/machinery/ending_rows.h"
 #include "tests/histories/machinery/history_filters.h"
+#include "tests/histories/machinery/history_functions.h"
 #include "tests/histories/machinery/history_log.h"
 
 namespace weir::test {
@@ -257,6 +258,14 @@ private:
     void begin_filtered(uint32_t number);
     void check_filtered();
 
+    /// Of the worker, that is no call, round, ...
+    [[nodiscard]] bool has_others(uint32_t number) const {
+        const Worker& worker = workers_[number];
+        return !worker.endings.empty() || !worker.filtered.empty() || functions_->is_open(number);
+    }
+
+    void live_of_functions(uint32_t number);
+
     SimCluster& cluster_;
     Random& random_;
     HistoryEvents& events_;
@@ -278,8 +287,10 @@ private:
     std::vector<CountedTable> counted_;  // the first tables
     CountedRounds rounds_;
     std::optional<HistoryFilters> filters_;
+    std::optional<HistoryFunctions> functions_;
     Random endings_random_{0};
     Random filtered_random_{0};
+    Random functions_random_{0};
     std::deque<EndingRows> endings_;  // by worker
     std::deque<Worker> workers_;
     std::deque<Grave> graves_;

@@ -56,6 +56,38 @@ static size_t encode_of_test(uint32_t type, const void* values, size_t count, vo
 }
 #endif
 
+#if defined(PLUGIN_FUNCTIONS) || defined(PLUGIN_BAD_FUNCTION)
+/// y += by * x; refuses rows of which the first value of x is negative.
+static int add_of_test(weir_function_rows* rows, void*) {
+    auto* const y = static_cast<double*>(rows->values);
+    const auto* const x = static_cast<const double*>(rows->with[0]);
+    if (rows->row_count > 0 && x[0] < 0) {
+        std::strncpy(rows->error, "a negative one", rows->error_bytes_max - 1);
+        return 1;
+    }
+    for (size_t i = 0; i < rows->row_count * rows->width; ++i)
+        y[i] += rows->numbers[0] * x[i];
+    return 0;
+}
+
+/// The greatest value below a bound, and the greatest key.
+[[maybe_unused]] static int below_of_test(weir_function_rows* rows, void*) {
+    const auto* const y = static_cast<const double*>(rows->values);
+    for (size_t i = 0; i < rows->row_count * rows->width; ++i) {
+        if (y[i] < rows->numbers[0] && y[i] > rows->results[0]) rows->results[0] = y[i];
+    }
+    for (size_t i = 0; i < rows->row_count; ++i) {
+        const auto key = static_cast<double>(rows->keys[i]);
+        if (key > rows->results[1]) rows->results[1] = key;
+    }
+    return 0;
+}
+
+[[maybe_unused]] static const char* check_of_test(const double* numbers, void*) {
+    return numbers[0] > 100 ? "too much" : nullptr;
+}
+#endif
+
 #if defined(PLUGIN_RULE_THROWS)
 static size_t throwing_state_bytes(uint32_t, uint32_t, void*) {
     throw std::runtime_error("no state today");
@@ -98,6 +130,32 @@ int weir_plugin_v1(const weir_registrar* weir) {
     codec.decode = decode_of_test;
 #endif
     return weir->add_codec(weir, &codec);
+#endif
+#if defined(PLUGIN_FUNCTIONS) || defined(PLUGIN_BAD_FUNCTION)
+    static const weir_function_number numbers[] = {{"by", 2, 0, 0}};
+    weir_function changes{};
+    changes.size = sizeof changes;
+    changes.name = "add_some";
+    changes.version = 7;
+    changes.types = WEIR_TYPE(WEIR_FLOAT64);
+    changes.tables = 1;
+    changes.numbers = numbers;
+    changes.number_count = 1;
+    changes.check = check_of_test;
+    changes.run = add_of_test;
+#if defined(PLUGIN_BAD_FUNCTION)
+    changes.tables = 5;
+    return weir->add_function(weir, &changes);
+#else
+    weir_function reads = changes;
+    reads.name = "below";
+    reads.flags = WEIR_WANTS_KEYS;
+    reads.tables = 0;
+    reads.result_count = 2;
+    reads.result_combine = WEIR_MAX;
+    reads.run = below_of_test;
+    return weir->add_function(weir, &changes) != 0 ? 1 : weir->add_function(weir, &reads);
+#endif
 #endif
     static const weir_parameter parameters[] = {{"factor", 0, 0}};
     static const weir_argument arguments[] = {{"factor", 1, 0, 0}};

@@ -21,7 +21,7 @@ sys.path[:0] = [str(SYSTEM), str(SYSTEM / "launchers")]
 import launch as launchers  # noqa: E402
 from reserved_port import ReservedPort  # noqa: E402
 
-PAGES = ("README.md", "lib/embedding.md", "lib/send_less.md", "lib/store/rules/rules.md", "lib/worker/iterations.md", "lib/weir.h")
+PAGES = ("README.md", "lib/embedding.md", "lib/functions.md", "lib/send_less.md", "lib/store/rules/rules.md", "lib/worker/iterations.md", "lib/weir.h")
 
 PREAMBLE = """#include <algorithm>
 #include <array>

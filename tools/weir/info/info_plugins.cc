@@ -2,6 +2,7 @@
 #include "tools/weir/info/info_plugins.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -84,6 +85,50 @@ std::string text_of_codec(const CodecEntry& codec) {
                        "types", words_of(types_of(*codec.codec), std::identity{}));
 }
 
+std::vector<std::string_view> types_of(const FunctionEntry& function) {
+    std::vector<std::string_view> types;
+    for (size_t i = 0; i < kComputedTypeCount; ++i) {
+        const auto type = static_cast<ValueType>(i);
+        if (function.supports(type)) types.push_back(to_string(type));
+    }
+    return types;
+}
+
+std::string text_of_function(const FunctionEntry& function) {
+    const auto line = [](std::string_view name, const auto& text) {
+        return fmt::format("    {:<13}  {}\n", name, text);
+    };
+    std::string text = fmt::format("\n  {}, version {}, a function that {} rows\n", function.name,
+                                   function.version, function.changes ? "changes" : "reads");
+    text += line("types", words_of(types_of(function), std::identity{}));
+    if (!function.numbers.empty()) {
+        text += line("numbers", words_of(function.numbers, [](const FunctionNumber& number) {
+                         return std::isnan(number.otherwise)
+                                    ? std::string(number.name)
+                                    : fmt::format("{} (else {})", number.name, number.otherwise);
+                     }));
+    }
+    if (function.tables != 0) text += line("other tables", fmt::format("{}", function.tables));
+    if (function.wants_keys) text += line("keys", "wanted");
+    return text;
+}
+
+PluginJson json_of_function(const FunctionEntry& function) {
+    PluginJson numbers = PluginJson::array();
+    for (const FunctionNumber& one : function.numbers) {
+        const bool is_needed = std::isnan(one.otherwise);
+        numbers.push_back({{"name", one.name},
+                           {"otherwise", is_needed ? PluginJson() : PluginJson(one.otherwise)}});
+    }
+    return {{"name", function.name},
+            {"version", function.version},
+            {"changes", function.changes},
+            {"types", types_of(function)},
+            {"numbers", std::move(numbers)},
+            {"tables", function.tables},
+            {"wants_keys", function.wants_keys}};
+}
+
 PluginJson json_of_rule(const RuleEntry& rule) {
     PluginJson types = PluginJson::array();
     PluginJson state = PluginJson::object();
@@ -126,6 +171,8 @@ std::string plugins_text(std::span<const Plugin> plugins, const RuleRegistry& ru
             text += text_of_rule(**rules.find(name));
         for (const std::string& name : plugin.codecs)
             text += text_of_codec(**rules.find_codec(name));
+        for (const std::string& name : plugin.functions)
+            text += text_of_function(**rules.find_function(name));
     }
     return text;
 }
@@ -143,9 +190,13 @@ std::string plugins_json(std::span<const Plugin> plugins, const RuleRegistry& ru
                               {"version", codec.version},
                               {"types", types_of(*codec.codec)}});
         }
+        PluginJson functions = PluginJson::array();
+        for (const std::string& name : plugin.functions)
+            functions.push_back(json_of_function(**rules.find_function(name)));
         list.push_back({{"file", plugin.path},
                         {"content_hash", fmt::format("{:016x}", plugin.is.content)},
                         {"rules", std::move(its)},
+                        {"functions", std::move(functions)},
                         {"codecs", std::move(codecs)}});
     }
     return json_text(PluginJson{{"plugins", std::move(list)}});

@@ -59,6 +59,14 @@ def check_codec(weir, plugin):
     expect(told["plugins"][0]["codecs"] == [{"name": "signs", "version": 1, "types": ["float32"]}] and told["plugins"][0]["rules"] == [], told)
 
 
+def check_functions(weir, plugin):
+    shown = subprocess.run([weir, "info", "--plugin", plugin], capture_output=True, text=True, check=True).stdout
+    expect("shrink, version 1, a function that changes rows" in shown and "numbers        by" in shown and "zeros, version 1, a function that reads rows" in shown, shown)
+    told = json.loads(subprocess.run([weir, "info", "--plugin", plugin, "--json"], capture_output=True, text=True, check=True).stdout)
+    functions = told["plugins"][0]["functions"]
+    expect([one["name"] for one in functions] == ["shrink", "zeros"] and functions[0]["changes"] and functions[0]["types"] == ["float32"], told)
+
+
 def check_ranks(trainer, both, first):
     with ReservedPort() as port:
         codes, out, errors = ended(ranks_of(trainer, f"127.0.0.1:{port}", 4, [both, both, "", ""]))
@@ -96,8 +104,9 @@ def main():
     compiler = os.environ.get("CXX", "g++").split()
     plugins = [str(work / "group_lasso.so"), str(work / "clipped_sgd.so")]
     signs = str(work / "signs.so")
+    shrink = str(work / "shrink.so")
     shared = [*WARNINGS, "-shared", "-fPIC", "-I", str(header.parent)]
-    for source, plugin in (("group_lasso.c", plugins[0]), ("signs.c", signs)):
+    for source, plugin in (("group_lasso.c", plugins[0]), ("signs.c", signs), ("shrink.c", shrink)):
         subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c99", *shared, HERE / source, "-o", plugin, "-lm"], check=True)
     subprocess.run([*compiler, "-std=c++17", *shared, HERE / "clipped_sgd.cc", "-o", plugins[1]], check=True)
     print("ok plugins in C and C++ need one header")
@@ -106,9 +115,11 @@ def main():
     weir = str(prefix / "bin" / "weir")
     check_info(weir, plugins)
     check_codec(weir, signs)
-    run = [weir, "run", "-n", "4", "--servers", "2", "--replicas", "1", "--plugin", plugins[0], "--plugin", plugins[1], "--plugin", signs, "--", trainer]
+    check_functions(weir, shrink)
+    run = [weir, "run", "-n", "4", "--servers", "2", "--replicas", "1", "--plugin", plugins[0], "--plugin", plugins[1], "--plugin", signs, "--plugin", shrink, "--", trainer]
     done = subprocess.run(run, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
     expect(SAID in done and re.search(r"signs: 3200 bytes became 1[0-9][0-9]\n", done), done)  # a bit each, and a number for each request
+    expect("shrink: 2 zeros, a sum of -1\n" in done, done)
     both = ":".join(plugins)
     check_ranks(trainer, both, plugins[0])
     check_joiners(weir, trainer, plugins, both)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// A trainer whose tables have rules of two plugins. It knows their names and their parameters alone: only
-/// processes with servers load them. One more has a codec, if this process has that, too.
+/// processes with servers load them. Two more have a codec and functions, if this process has those, too.
 ///
 ///     trainer [N]    N: it goes on until so many servers have joined
 
@@ -69,8 +69,24 @@ weir::Status push_signs(weir::Client& client) {
     return {};
 }
 
+/// Calls functions that this process may not have: whoever calls one has its plugin.
+weir::Status call_functions(weir::Client& client) {
+    WEIR_ASSIGN(auto table, client.create_table<float>("shrunk"));
+    const std::vector<uint64_t> keys = {3, 5, 8, 13};
+    const std::vector<float> values = {1, -0.25F, 0.5F, -2};
+    WEIR_TRY(table.push(keys, values).wait());
+    const weir::Status called = table.call("shrink", keys, {.numbers = {0.5}}).wait();
+    if (called.code() == weir::Errc::kNotFound) return {};
+    WEIR_TRY(called);
+    WEIR_ASSIGN(const double zeros, table.number("zeros"));
+    WEIR_ASSIGN(const double sum, table.number("sum"));
+    std::printf("shrink: %g zeros, a sum of %g\n", zeros, sum);
+    return {};
+}
+
 weir::Status train(weir::Client& client, uint32_t servers_to_join) {
     if (client.worker() == 0) WEIR_TRY(push_signs(client));
+    if (client.worker() == 0) WEIR_TRY(call_functions(client));
     WEIR_ASSIGN(auto lasso,
                 client.create_table<float>(
                     "lasso", {.width = kWidth, .rule = {"group_lasso", {{0.5, kLambda}}}}));
