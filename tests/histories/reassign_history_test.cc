@@ -13,7 +13,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
-#include "tests/histories/machinery/reassign_job.h"
+#include "tests/histories/machinery/reassign/reassign_job.h"
 #include "tests/seed.h"
 
 namespace weir::test {

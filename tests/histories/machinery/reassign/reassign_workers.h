@@ -16,8 +16,8 @@
 #include "lib/base/random.h"
 #include "tests/cluster/sim_cluster.h"
 #include "tests/histories/machinery/history_log.h"
-#include "tests/histories/machinery/reassign_counts.h"
-#include "tests/histories/machinery/reassign_tables.h"
+#include "tests/histories/machinery/reassign/reassign_counts.h"
+#include "tests/histories/machinery/reassign/reassign_tables.h"
 
 namespace weir::test {
 

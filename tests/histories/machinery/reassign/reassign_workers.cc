@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/histories/machinery/reassign_workers.h"
+#include "tests/histories/machinery/reassign/reassign_workers.h"
 
 #include <algorithm>
 #include <numeric>

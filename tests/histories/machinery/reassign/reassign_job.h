@@ -17,9 +17,9 @@
 #include "tests/cluster/sim_cluster.h"
 #include "tests/histories/machinery/history_log.h"
 #include "tests/histories/machinery/history_managers.h"
-#include "tests/histories/machinery/reassign_counts.h"
-#include "tests/histories/machinery/reassign_tables.h"
-#include "tests/histories/machinery/reassign_workers.h"
+#include "tests/histories/machinery/reassign/reassign_counts.h"
+#include "tests/histories/machinery/reassign/reassign_tables.h"
+#include "tests/histories/machinery/reassign/reassign_workers.h"
 
 namespace weir::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/histories/machinery/reassign_job.h"
+#include "tests/histories/machinery/reassign/reassign_job.h"
 
 #include <algorithm>
 #include <utility>
