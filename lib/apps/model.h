@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Model: the weights of a linear classifier. Its text file has one `feature weight` per line.
+/// Model: the weights of a linear model. Its text file has one `feature weight` per line, of a softmax with a
+/// weight of each class.
 /// Evaluation applies a model to other files.
 
 #include <cstdint>
@@ -9,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "lib/apps/loss.h"
 #include "lib/apps/metrics.h"
 #include "lib/base/result.h"
+#include "lib/data/class_labels.h"
 #include "lib/data/feature_dictionary.h"
 #include "lib/data/libsvm_stream.h"
 
@@ -19,10 +22,17 @@ namespace weir::apps {
 /// Weights that are not 0, by feature number. A feature that is not here has weight 0.
 struct Model {
     std::vector<uint64_t> keys;   ///< rising
-    std::vector<double> weights;  ///< beside keys
+    std::vector<double> weights;  ///< width() for each of keys
+    Loss loss = Loss::kLogistic;
+    data::ClassLabels classes{};  ///< of a softmax
+
+    [[nodiscard]] LossFunction function() const noexcept { return {loss, classes.count()}; }
+
+    [[nodiscard]] size_t width() const noexcept { return function().width(); }
 };
 
-/// Writes the model. Every weight has as many digits as reading it back exactly needs. The file
+/// Writes the model. That of another loss than the logistic one begins with a line `weir-model 2 LOSS [CLASSES]`,
+/// which earlier versions of Weir refuse. Every weight has as many digits as reading it back exactly needs. The file
 /// is written whole or not at all.
 /// Errors: kIo
 [[nodiscard]] Status write_model(const std::string& path, const Model& model);
@@ -38,8 +48,7 @@ public:
     /// Errors: kOutOfRange for a model of more than 2^32 - 66 weights
     [[nodiscard]] static Result<Scorer> make(const Model& model);
 
-    /// Resizes `scores` to the number of examples and sets scores[i] to the score of the i-th
-    /// one. Returns how many of the examples' non-zeros have a feature of the model.
+    /// Resizes `scores` to the number of examples times Model::width(), and sets them, example after example. Returns how many of the examples' non-zeros have a feature of the model.
     uint64_t score(const data::ParsedLines& lines, std::vector<double>& scores) const;
 
 private:
@@ -56,7 +65,7 @@ struct Evaluation {
     std::vector<uint64_t> keys;  ///< the different features, in order of appearance
 };
 
-/// Applies the model to one part (options.part) of LIBSVM files. It streams the files: only a
+/// Applies a model of the logistic loss to one part (options.part) of LIBSVM files. It streams the files: only a
 /// score per example and the different features stay in memory.
 /// Errors: those of data::stream_libsvm(); kOutOfRange for too many different features
 [[nodiscard]] Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths,

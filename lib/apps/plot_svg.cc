@@ -152,6 +152,32 @@ std::string frame(const PlotText& text, const std::string& x_label, const std::s
     return svg;
 }
 
+std::string time_ticks(const TimeAxis& x) {
+    std::string svg;
+    for (int i = 0; i < x.tick_count(); ++i) {
+        const double at = x.page(x.step * i);
+        svg += fmt::format(
+            "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\" stroke=\"#888\"/>\n"
+            "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+            at, at, kBottom, kBottom + 5, at, kBottom + 21, x.text(i));
+    }
+    return svg + fmt::format("<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"#888\"/>\n", kLeft,
+                             kTop, kBottom, kRight);
+}
+
+/// Lines across, with numbers, from 0 to `top`.
+std::string value_lines(double top, double step) {
+    std::string svg;
+    for (double value = 0; value <= top * (1 + 1e-9); value += step) {
+        const double at = kBottom - value / top * (kBottom - kTop);
+        svg += fmt::format(
+            "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n"
+            "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
+            kLeft, kRight, at, at, kLeft - 8, at + 5, value);
+    }
+    return svg;
+}
+
 std::string grid(const TimeAxis& x, const LogAxis& y) {
     std::string svg;
     for (int exponent = y.low; exponent <= y.high; ++exponent) {
@@ -172,16 +198,7 @@ std::string grid(const TimeAxis& x, const LogAxis& y) {
                 kLeft, kRight, minor, minor);
         }
     }
-    for (int i = 0; i < x.tick_count(); ++i) {
-        const double at = x.page(x.step * i);
-        svg += fmt::format(
-            "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\" stroke=\"#888\"/>\n"
-            "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-            at, at, kBottom, kBottom + 5, at, kBottom + 21, x.text(i));
-    }
-    svg += fmt::format("<path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"#888\"/>\n", kLeft, kTop,
-                       kBottom, kRight);
-    return svg;
+    return svg + time_ticks(x);
 }
 
 /// The curve through the passes above the best, and the vertical line at the best.
@@ -346,6 +363,49 @@ std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text
            descent(finite, *best, floor, x, y) + "</svg>\n";
 }
 
+std::string plot_losses(std::span<const LossPoint> points, const std::string& name,
+                        const PlotText& text, std::span<const PlotMark> marks) {
+    constexpr double kCutAt = 6;
+    std::vector<LossPoint> finite;
+    for (const LossPoint& point : points) {
+        if (std::isfinite(point.loss) && std::isfinite(point.recent)) finite.push_back(point);
+    }
+    double highest = 0;
+    for (const LossPoint& point : finite)
+        highest = std::max({highest, point.loss, point.recent});
+    if (!(highest > 0)) {
+        return frame(text, "seconds", "") +
+               fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n</svg>\n",
+                           (kLeft + kRight) / 2, (kTop + kBottom) / 2,
+                           finite.empty() ? "no example was read" : "the loss is 0");
+    }
+    const LossPoint& last = finite.back();
+    if (last.loss > 0) highest = std::min(highest, kCutAt * std::max(last.loss, last.recent));
+    const double step = tick_step(highest);
+    const double top = std::ceil(highest / step) * step;
+    const TimeAxis x = TimeAxis::up_to(last.seconds);
+    const auto curve = [&](double LossPoint::*of, const char* ink, double width) {
+        std::string path;
+        for (const LossPoint& point : finite) {
+            const double at = kBottom - std::min(point.*of, top) / top * (kBottom - kTop);
+            path +=
+                fmt::format("{}{:.2f} {:.2f}", path.empty() ? "M" : "L", x.page(point.seconds), at);
+        }
+        return fmt::format(
+            "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" "
+            "stroke-linejoin=\"round\"/>\n",
+            path, ink, width);
+    };
+    return frame(text, "seconds", name) + value_lines(top, step) + time_ticks(x) +
+           marks_and_legend(marks, x) +
+           fmt::format(
+               "<text x=\"{}\" y=\"{}\" font-size=\"11\"><tspan fill=\"{}\">all examples so "
+               "far</tspan> <tspan fill=\"{}\">the last ones</tspan></text>\n",
+               kLeft, kTop - 12, kInk, kFilteredInk) +
+           curve(&LossPoint::recent, kFilteredInk, 1) + curve(&LossPoint::loss, kInk, 2) +
+           "</svg>\n";
+}
+
 std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_label,
                       const std::string& name_label, const PlotText& text) {
     double highest = 0;
@@ -355,12 +415,7 @@ std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_la
     const double top = std::max(1.0, std::ceil(highest * 1.1 / step)) * step;
     const auto page = [&](double value) { return kBottom - value / top * (kBottom - kTop); };
     std::string svg = frame(text, name_label, value_label);
-    for (double value = 0; value <= top * (1 + 1e-9); value += step) {
-        svg += fmt::format(
-            "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#ddd\"/>\n"
-            "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
-            kLeft, kRight, page(value), page(value), kLeft - 8, page(value) + 5, value);
-    }
+    svg += value_lines(top, step);
     const double width = (kRight - kLeft) / static_cast<double>(std::max<size_t>(1, bars.size()));
     for (size_t i = 0; i < bars.size(); ++i) {
         const double left = kLeft + width * static_cast<double>(i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// plot_descent: a plot of the objective over time. plot_bars: bars side by side. As SVG text.
+/// plot_descent: a plot of the objective over time. plot_losses: of losses. plot_bars: bars side by side. As SVG text.
 
 #include <span>
 #include <string>
@@ -37,6 +37,18 @@ struct PlotMark {
 /// legend says what is what.
 [[nodiscard]] std::string plot_descent(std::span<const PlotPoint> points, const PlotText& text,
                                        std::span<const PlotMark> marks = {});
+
+/// What a mean of all examples so far was, and that of the last ones alone.
+struct LossPoint {
+    double seconds = 0;
+    double loss = 0;
+    double recent = 0;
+};
+
+/// Plots losses, which begin at 0 or above, against time, with `marks` as plot_descent() has them. What is not finite is
+/// left out; greater losses than six times the last one are cut off at the top.
+[[nodiscard]] std::string plot_losses(std::span<const LossPoint> points, const std::string& name,
+                                      const PlotText& text, std::span<const PlotMark> marks = {});
 
 struct PlotBar {
     std::string name;  ///< below the bar

@@ -16,7 +16,8 @@ public:
     virtual ~ByteSource() = default;
     ByteSource(const ByteSource&) = delete;
     ByteSource& operator=(const ByteSource&) = delete;
-    /// Fills `into` and returns the number of bytes. It is less than into.size() only at the end.
+    /// Fills `into`, or a part of it if a stream has no more at the moment, and returns the number of bytes; 0 at the
+    /// end. Waits for the first byte.
     [[nodiscard]] virtual Result<uint64_t> read(std::span<char> into) = 0;
 
 protected:

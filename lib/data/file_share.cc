@@ -130,4 +130,14 @@ Result<std::vector<FileShare>> share_files(std::span<const std::string> paths, P
     return shares;
 }
 
+Result<std::vector<FileShare>> whole_files(std::span<const std::string> paths) {
+    std::vector<FileShare> files;
+    for (const std::string& path : paths) {
+        WEIR_ASSIGN(const FileFacts fact, inspect(path));
+        files.push_back({.path = path, .gzip = fact.gzip, .stream = fact.stream, .pieces = {}});
+        if (!fact.gzip && !fact.stream) files.back().end = fact.size_bytes;
+    }
+    return files;
+}
+
 }  // namespace weir::data

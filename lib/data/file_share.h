@@ -29,6 +29,10 @@ struct FileShare {
     uint64_t end = std::numeric_limits<uint64_t>::max();
     /// Of the pieces of LineStream, those with number % pieces.count == pieces.index.
     Part pieces;
+    uint64_t piece_bytes =
+        kPieceBytes;  ///< of LineStream, which reads so much at once; more for a longer line
+
+    static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 };
 
 /// Returns the share of the reader `part`. Plain files, laid end to end, are cut into part.count
@@ -42,5 +46,8 @@ struct FileShare {
 ///     by something other than gzip; a stream with more than one reader
 [[nodiscard]] Result<std::vector<FileShare>> share_files(std::span<const std::string> paths,
                                                          Part part);
+
+/// All of each file, in their order. Errors: as share_files()
+[[nodiscard]] Result<std::vector<FileShare>> whole_files(std::span<const std::string> paths);
 
 }  // namespace weir::data

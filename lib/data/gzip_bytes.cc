@@ -18,8 +18,9 @@ constexpr unsigned char kMagic[] = {0x1f, 0x8b};
 }  // namespace
 
 Result<std::unique_ptr<GzipBytes>> GzipBytes::open(Descriptor fd, std::string path,
-                                                   std::string_view first_bytes) {
-    std::unique_ptr<GzipBytes> bytes(new GzipBytes(std::move(fd), std::move(path)));
+                                                   std::string_view first_bytes, StopReading stop) {
+    std::unique_ptr<GzipBytes> bytes(
+        new GzipBytes(std::move(fd), std::move(path), std::move(stop)));
     if (inflateInit2(&bytes->stream_, kGzipOnly) != Z_OK) {
         return Error(Errc::kNoMemory,
                      fmt::format("{}: not enough memory to unpack it; allow more", bytes->path_));
@@ -46,13 +47,13 @@ Status GzipBytes::refill() {
     if (stream_.avail_in > 0) std::memmove(packed_.data(), stream_.next_in, stream_.avail_in);
     stream_.next_in = packed_.data();
     while (!at_end_ && stream_.avail_in < sizeof kMagic) {
-        const ssize_t got =
-            ::read(fd_.get(), packed_.data() + stream_.avail_in, packed_.size() - stream_.avail_in);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path_), errno);
+        const std::span<unsigned char> free = std::span(packed_).subspan(stream_.avail_in);
+        WEIR_ASSIGN(const uint64_t got,
+                    read_some(fd_.get(), path_, {reinterpret_cast<char*>(free.data()), free.size()},
+                              stop_));
         at_end_ = got == 0;
         stream_.avail_in += static_cast<unsigned>(got);
-        read_bytes_ += static_cast<uint64_t>(got);
+        read_bytes_ += got;
     }
     return {};
 }
@@ -107,7 +108,10 @@ Status GzipBytes::unpack() {
 Result<uint64_t> GzipBytes::read(std::span<char> into) {
     stream_.next_out = reinterpret_cast<unsigned char*>(into.data());
     stream_.avail_out = static_cast<unsigned>(into.size());
-    while (stream_.avail_out > 0) {
+    const auto is_done = [&] {  // what comes next may come late
+        return stream_.avail_out == 0 || (stream_.avail_in == 0 && stream_.avail_out < into.size());
+    };
+    while (!is_done()) {
         if (!in_member_) WEIR_TRY(begin_member());
         if (!in_member_) break;
         WEIR_TRY(unpack());

@@ -14,6 +14,7 @@
 
 #include "lib/base/descriptor.h"
 #include "lib/data/byte_source.h"
+#include "lib/data/input_file.h"
 
 namespace weir::data {
 
@@ -24,18 +25,21 @@ public:
     /// after `first_bytes`, which the caller has read from it.
     ///
     /// path:   for messages
+    /// stop:   of a stream
     /// Errors: kNoMemory
     [[nodiscard]] static Result<std::unique_ptr<GzipBytes>> open(Descriptor fd, std::string path,
-                                                                 std::string_view first_bytes = {});
+                                                                 std::string_view first_bytes = {},
+                                                                 StopReading stop = {});
     ~GzipBytes() override;
     GzipBytes(const GzipBytes&) = delete;
     GzipBytes& operator=(const GzipBytes&) = delete;
 
-    /// Errors: kIo; kNoMemory; kParse for a file that is cut off, damaged, or gzip only in part
+    /// Errors: kIo; kNoMemory; kCancelled; kParse for a file that is cut off, damaged, or gzip only in part
     [[nodiscard]] Result<uint64_t> read(std::span<char> into) override;
 
 private:
-    GzipBytes(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+    GzipBytes(Descriptor fd, std::string path, StopReading stop)
+        : fd_(std::move(fd)), path_(std::move(path)), stop_(std::move(stop)) {}
 
     [[nodiscard]] Status refill();
     [[nodiscard]] Status begin_member();
@@ -45,6 +49,7 @@ private:
 
     Descriptor fd_;
     std::string path_;
+    StopReading stop_;
     z_stream stream_ = {};
     std::vector<unsigned char> packed_;
     uint64_t read_bytes_ = 0;  // of the file

@@ -2,9 +2,11 @@
 #include "lib/data/input_file.h"
 
 #include <array>
+#include <cerrno>
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +36,24 @@ constexpr std::array<Packer, 4> kOtherPackers = {{
 
 std::string input_name(const std::string& path) {
     return path == kStandardInput ? "standard input" : path;
+}
+
+Result<uint64_t> read_some(int fd, const std::string& name, std::span<char> into,
+                           const StopReading& stop) {
+    constexpr int kAskedEveryMs = 50;
+    while (true) {
+        if (stop) {
+            pollfd waited{fd, POLLIN, 0};
+            if (::poll(&waited, 1, kAskedEveryMs) <= 0) {
+                if (stop()) return Error(Errc::kCancelled, "stopped while files were read");
+                continue;
+            }
+        }
+        const ssize_t got = ::read(fd, into.data(), into.size());
+        if (got >= 0) return static_cast<uint64_t>(got);
+        if (errno == EINTR || errno == EAGAIN) continue;
+        return Error(Errc::kIo, fmt::format("{}: cannot be read", name), errno);
+    }
 }
 
 bool standard_input_is_a_file() {

@@ -3,6 +3,9 @@
 /// \file
 /// Opening input files by name; the name `-` is standard input.
 
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,6 +23,14 @@ inline constexpr std::string_view kStandardInput = "-";
 /// Opens the file to be read from its start; standard input that is not a file is read from its
 /// position. Returns none and sets errno if it cannot be opened.
 [[nodiscard]] Descriptor open_input(const std::string& path);
+
+/// Asked while reading waits for a stream; true: it ends with kCancelled. May be empty.
+using StopReading = std::function<bool()>;
+
+/// Reads what is there, up to into.size() bytes, and waits for the first one; 0 at the end.
+/// Errors: kIo, which names `name`; kCancelled
+[[nodiscard]] Result<uint64_t> read_some(int fd, const std::string& name, std::span<char> into,
+                                         const StopReading& stop = {});
 
 /// Whether standard input is a regular file and stands at its start. Such a file may be read more
 /// than once.

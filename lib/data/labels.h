@@ -80,6 +80,7 @@ private:
 struct OptionNames {
     std::string_view labels = "labels";      ///< the LabelMap
     std::string_view skip_bad = "skip_bad";  ///< how many bad lines may be left out
+    std::string_view classes = "classes";    ///< the ClassLabels
 };
 
 /// A label value as a person writes it: "2", "0.5".

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kWantLabel = "a label: -1, 0 or +1";
 constexpr std::string_view kWantMappedLabel = "a label of the label map";
+constexpr std::string_view kWantClass = "a label of one of the classes";
 constexpr std::string_view kWantNumber = "a label: a number";
 constexpr std::string_view kWantSpace = "a space before the next feature";
 constexpr std::string_view kWantFeature = "a feature number from 0 to 2^64 - 1";
@@ -194,7 +195,8 @@ bool parse_key(Cursor& cursor, uint64_t& key) noexcept {
 /// The label of one line.
 struct Label {
     float value = 0;
-    int8_t which = 0;   ///< -1 or +1; 0: no class
+    float number = std::numeric_limits<float>::quiet_NaN();  ///< as ParsedLines::numbers
+    int8_t which = 0;                                        ///< -1 or +1; 0: no class
     bool there = true;  ///< false: the line begins with its first feature
 };
 
@@ -202,7 +204,8 @@ struct Label {
 /// is not a number.
 bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexcept {
     const char* begin = cursor.at;
-    const std::string_view wanted = format.any_label             ? kWantNumber
+    const std::string_view wanted = format.classes.count() > 0   ? kWantClass
+                                    : format.any_label           ? kWantNumber
                                     : format.labels.is_default() ? kWantLabel
                                                                  : kWantMappedLabel;
     label.there = false;
@@ -213,6 +216,12 @@ bool parse_label(Cursor& cursor, const LibsvmFormat& format, Label& label) noexc
     }
     if (!cursor.done() && !is_blank(*cursor.at)) return cursor.fail(begin, wanted);
     label.there = true;
+    label.number = label.value;
+    if (format.classes.count() > 0) {
+        const std::optional<uint32_t> place = format.classes.place_of(label.value);
+        label.number = static_cast<float>(place.value_or(0));
+        return place || cursor.fail(begin, wanted);
+    }
     if (format.any_label) return true;
     label.which = format.labels.class_of(label.value);
     return label.which != 0 || cursor.fail(begin, wanted);
@@ -351,7 +360,7 @@ std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines,
                            unknown_label};
         }
         if (label.there) lines.label_census.add(label.value);
-        if (format.any_label) lines.numbers.push_back(label.value);
+        if (format.any_label) lines.numbers.push_back(label.number);
         lines.labels.push_back(label.which);
         lines.lengths.push_back(static_cast<uint32_t>(lines.keys.size() - first));
     }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/data/class_labels.h"
 #include "lib/data/labels.h"
 
 namespace weir::data {
@@ -17,7 +18,8 @@ namespace weir::data {
 /// Parsed examples, one after the other. The object is cleared and reused for each piece of text.
 struct ParsedLines {
     std::vector<int8_t> labels;  ///< -1 or +1, per example; 0 where a line has none, or any_label
-    std::vector<float> numbers;  ///< with any_label: what stands there, per example
+    /// With any_label, per example: what stands there, of classes the place; NaN where a line has no label.
+    std::vector<float> numbers;
     std::vector<uint32_t> lengths;  ///< non-zeros per example
     std::vector<uint64_t> keys;     ///< feature numbers, in the order of the line
     std::vector<float> values;  ///< parallel to keys; finite, not 0 (zeros in the text are dropped)
@@ -34,6 +36,7 @@ struct LibsvmFormat {
     bool label_optional = false;  ///< a line may begin with its first feature
     OptionNames names = {};       ///< for messages
     bool any_label = false;       ///< any finite number is one, and `labels` says nothing
+    ClassLabels classes = {};     ///< with any_label: only these are labels; empty: any number
 };
 
 /// Where and why a line is not in the format.
@@ -50,7 +53,7 @@ struct BadLine {
 /// line. Returns the bad line, of which nothing is appended, or nullopt at the end. To go on
 /// after a bad line, call again with the text from next_offset on.
 ///
-/// Labels: those of format.labels, or any_label. Features: 0 to 2^64 - 1, in any order, none twice in a line.
+/// Labels: those of format.labels, of format.classes, or any_label. Features: 0 to 2^64 - 1, in any order, none twice in a line.
 /// Values: decimal numbers within float32; no NaN, no infinity. Line ends: LF or CR LF.
 [[nodiscard]] std::optional<BadLine> parse_libsvm(std::string_view text, ParsedLines& lines,
                                                   const LibsvmFormat& format = {});

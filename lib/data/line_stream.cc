@@ -2,6 +2,7 @@
 #include "lib/data/line_stream.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -44,26 +45,16 @@ private:
 /// A stream that can be read only once. `first_bytes`: already read from it.
 class StreamBytes final : public ByteSource {
 public:
-    StreamBytes(Descriptor fd, std::string path, std::string first_bytes)
-        : fd_(std::move(fd)), path_(std::move(path)), first_bytes_(std::move(first_bytes)) {}
+    StreamBytes(Descriptor fd, std::string path, std::string first_bytes, StopReading stop)
+        : fd_(std::move(fd)),
+          path_(std::move(path)),
+          first_bytes_(std::move(first_bytes)),
+          stop_(std::move(stop)) {}
 
     Result<uint64_t> read(std::span<char> into) override {
-        uint64_t done = first_bytes_.copy(into.data(), into.size());
+        if (first_bytes_.empty()) return read_some(fd_.get(), path_, into, stop_);
+        const uint64_t done = first_bytes_.copy(into.data(), into.size());
         first_bytes_.erase(0, done);
-        WEIR_ASSIGN(const uint64_t more, read_all(fd_.get(), path_, into.subspan(done)));
-        return done + more;
-    }
-
-    /// Reads until `into` is full or the stream ends.
-    static Result<uint64_t> read_all(int fd, const std::string& path, std::span<char> into) {
-        uint64_t done = 0;
-        while (done < into.size()) {
-            const ssize_t got = ::read(fd, into.data() + done, into.size() - done);
-            if (got < 0 && errno == EINTR) continue;
-            if (got < 0) return Error(Errc::kIo, fmt::format("{}: cannot be read", path), errno);
-            if (got == 0) break;
-            done += static_cast<uint64_t>(got);
-        }
         return done;
     }
 
@@ -71,24 +62,32 @@ private:
     Descriptor fd_;
     std::string path_;
     std::string first_bytes_;
+    StopReading stop_;
 };
 
 /// Opens a stream as plain text or gzip, which its first bytes tell.
-Result<std::unique_ptr<ByteSource>> open_stream(Descriptor fd, const std::string& path) {
+Result<std::unique_ptr<ByteSource>> open_stream(Descriptor fd, const std::string& path,
+                                                const StopReading& stop) {
     const std::string name = input_name(path);
-    std::string first_bytes(kMagicBytes, '\0');
-    const Result<uint64_t> got = StreamBytes::read_all(fd.get(), name, first_bytes);
-    first_bytes.resize(got ? *got : 0);
-    Status fits = got ? check_unpacked(first_bytes, path) : Status(got.error());
-    if (fits && first_bytes.empty())
-        fits = Error(Errc::kInvalidArgument,
+    std::array<char, kMagicBytes> bytes{};
+    size_t count = 0;
+    while (count < bytes.size()) {
+        WEIR_ASSIGN(const uint64_t got,
+                    read_some(fd.get(), name, std::span(bytes).subspan(count), stop));
+        if (got == 0) break;
+        count += got;
+    }
+    std::string first_bytes(bytes.data(), count);
+    WEIR_TRY(check_unpacked(first_bytes, path));
+    if (first_bytes.empty()) {
+        return Error(Errc::kInvalidArgument,
                      fmt::format("{} is empty; it should hold LIBSVM lines", name));
-    if (!fits) return std::move(fits).error();
+    }
     if (!is_gzip(first_bytes))
         return std::unique_ptr<ByteSource>(
-            std::make_unique<StreamBytes>(std::move(fd), name, std::move(first_bytes)));
+            std::make_unique<StreamBytes>(std::move(fd), name, std::move(first_bytes), stop));
     WEIR_ASSIGN(std::unique_ptr<GzipBytes> unpacked,
-                GzipBytes::open(std::move(fd), name, first_bytes));
+                GzipBytes::open(std::move(fd), name, first_bytes, stop));
     return std::unique_ptr<ByteSource>(std::move(unpacked));
 }
 
@@ -98,7 +97,7 @@ uint64_t count_newlines(std::string_view text) {
 
 }  // namespace
 
-Result<LineStream> LineStream::open(FileShare share) {
+Result<LineStream> LineStream::open(FileShare share, const StopReading& stop) {
     const std::string name = input_name(share.path);
     Descriptor fd = open_input(share.path);
     if (!fd) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
@@ -106,30 +105,33 @@ Result<LineStream> LineStream::open(FileShare share) {
     // One byte earlier, where a line that starts exactly at `begin` has the newline before it.
     stream.position_ = share.begin == 0 ? 0 : share.begin - 1;
     if (share.stream) {
-        WEIR_ASSIGN(stream.source_, open_stream(std::move(fd), share.path));
+        WEIR_ASSIGN(stream.source_, open_stream(std::move(fd), share.path, stop));
     } else if (share.gzip) {
         WEIR_ASSIGN(stream.source_, GzipBytes::open(std::move(fd), name));
     } else {
         ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
         stream.source_ = std::make_unique<PlainBytes>(std::move(fd), name, stream.position_);
     }
-    stream.buffer_.resize(kPieceBytes);
+    stream.buffer_.resize(share.piece_bytes);
     stream.share_ = std::move(share);
     if (stream.share_.begin > 0) WEIR_TRY(stream.skip_cut_line());
     return stream;
 }
 
-/// Drops the last piece from the buffer, then reads until the buffer is full or the source ends.
+/// Drops the last piece from the buffer, then reads until the buffer is full or the source ends; of a stream what
+/// is there.
 Status LineStream::fill() {
     std::memmove(buffer_.data(), buffer_.data() + used_bytes_, filled_bytes_ - used_bytes_);
     filled_bytes_ -= used_bytes_;
     position_ += used_bytes_;
     used_bytes_ = 0;
-    const uint64_t wanted = buffer_.size() - filled_bytes_;
-    if (wanted == 0 || at_end_) return {};
-    WEIR_ASSIGN(const uint64_t got, source_->read({buffer_.data() + filled_bytes_, wanted}));
-    filled_bytes_ += got;
-    at_end_ = got < wanted;
+    bool goes_on = true;
+    while (goes_on && !at_end_ && filled_bytes_ < buffer_.size()) {
+        WEIR_ASSIGN(const uint64_t got, source_->read(std::span(buffer_).subspan(filled_bytes_)));
+        filled_bytes_ += got;
+        at_end_ = got == 0;
+        goes_on = !share_.stream;
+    }
     return {};
 }
 
@@ -151,7 +153,7 @@ Status LineStream::skip_cut_line() {
 Result<std::string_view> LineStream::next_piece() {
     WEIR_TRY(fill());
     while (true) {
-        if (filled_bytes_ == 0 || position_ >= share_.end) {
+        if ((filled_bytes_ == 0 && at_end_) || position_ >= share_.end) {
             finished_ = true;
             return std::string_view();
         }
@@ -163,12 +165,12 @@ Result<std::string_view> LineStream::next_piece() {
                     : static_cast<uint64_t>(static_cast<const char*>(newline) - buffer_.data()) + 1;
             break;
         }
-        if (buffer_.size() >= kLineBytesMax) {
+        if (filled_bytes_ == buffer_.size() && buffer_.size() >= kLineBytesMax) {
             return Error(Errc::kParse,
                          fmt::format("{}: no line end within {} MiB; is this a LIBSVM text file?",
                                      input_name(share_.path), kLineBytesMax >> 20));
         }
-        buffer_.resize(buffer_.size() * 2);
+        if (filled_bytes_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);
         WEIR_TRY(fill());
     }
     if (position_ + used_bytes_ > share_.end) {  // the line that crosses the end is the last one
@@ -205,7 +207,7 @@ Result<uint64_t> LineStream::line_number(uint64_t offset_bytes) const {
     Descriptor fd = open_input(share_.path);
     if (!fd) return Error(Errc::kIo, fmt::format("{}: cannot be opened", name), errno);
     PlainBytes start(std::move(fd), name, 0);
-    std::vector<char> bytes(kPieceBytes);
+    std::vector<char> bytes(FileShare::kPieceBytes);
     for (uint64_t done = 0; done < position_;) {
         const uint64_t wanted = std::min<uint64_t>(bytes.size(), position_ - done);
         WEIR_ASSIGN(const uint64_t got, start.read({bytes.data(), wanted}));

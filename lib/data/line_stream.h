@@ -11,22 +11,23 @@
 #include "lib/base/result.h"
 #include "lib/data/byte_source.h"
 #include "lib/data/file_share.h"
+#include "lib/data/input_file.h"
 
 namespace weir::data {
 
 /// Thread: one.
 class LineStream {
 public:
-    static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
     /// A file with a longer line is taken not to be text.
     static constexpr uint64_t kLineBytesMax = uint64_t{1} << 28;
 
+    /// stop:   of a stream, while nothing comes
     /// Errors: kIo if the file cannot be opened or read; for standard input that is not a file
-    ///     also kInvalidArgument if it is empty or packed by something other than gzip
-    [[nodiscard]] static Result<LineStream> open(FileShare share);
+    ///     also kInvalidArgument if it is empty or packed by something other than gzip; kCancelled
+    [[nodiscard]] static Result<LineStream> open(FileShare share, const StopReading& stop = {});
 
-    /// The next lines, valid until the next call; empty at the end.
-    /// Errors: kIo; kParse for a damaged gzip file and for a line longer than kLineBytesMax
+    /// The next lines, valid until the next call; empty at the end. Of a stream those that are there.
+    /// Errors: kIo; kCancelled; kParse for a damaged gzip file and for a line longer than kLineBytesMax
     [[nodiscard]] Result<std::string_view> next();
 
     /// The number, from 1 and in the whole file, of the line that starts at `offset_bytes` of the

@@ -83,7 +83,7 @@ TEST_SUITE("examples") {
         "one file split among any number of readers gives the same examples in the same order") {
         const test::Scratch scratch;
         const std::vector<std::string> paths = {scratch.file("a", sample_text(40000))};
-        REQUIRE(std::filesystem::file_size(paths[0]) > 2 * LineStream::kPieceBytes);
+        REQUIRE(std::filesystem::file_size(paths[0]) > 2 * FileShare::kPieceBytes);
         const std::vector<Row> whole = read_in_parts(paths, 1, 1);
         CHECK(whole.size() == 40000);
         for (const uint32_t parts : {2U, 3U, 7U})

@@ -24,7 +24,7 @@ std::string unpacked(const std::string& path, uint64_t step_bytes = 1000) {
         const Result<uint64_t> got = (*bytes)->read(piece);
         if (!got) return got.error().message();
         text.append(piece, 0, *got);
-        if (*got < step_bytes) return text;
+        if (*got == 0) return text;
     }
 }
 

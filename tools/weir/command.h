@@ -21,7 +21,7 @@ enum ExitCode : int {
 };
 
 /// What messages call the options of reading: the flags of this program.
-inline constexpr data::OptionNames kFlagNames{"--labels", "--skip-bad"};
+inline constexpr data::OptionNames kFlagNames{"--labels", "--skip-bad", "--classes"};
 
 /// Prints the error that ends the command to stderr, and returns the exit code.
 inline int failure(const Error& error) {

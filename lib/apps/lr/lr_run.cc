@@ -18,6 +18,7 @@
 #include "lib/base/log.h"
 #include "lib/data/examples.h"
 #include "lib/data/shortage.h"
+#include "lib/train/work_pieces.h"
 
 namespace weir::apps {
 namespace {
@@ -206,33 +207,6 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
     return {};
 }
 
-/// Counters become those of all workers.
-Status sum_counters(ClientExchange& exchange, std::span<uint64_t* const> counters) {
-    std::vector<double> sums;
-    for (const uint64_t* const counter : counters)
-        sums.push_back(static_cast<double>(*counter));
-    WEIR_TRY(exchange.sum(sums));
-    for (size_t i = 0; i < sums.size(); ++i)
-        *counters[i] = static_cast<uint64_t>(sums[i]);
-    return {};
-}
-
-Status count(Client& client, ClientExchange& exchange, LrRun& run) {
-    WEIR_ASSIGN(ClientStats stats, client.stats());
-    std::vector<uint64_t*> counters{&stats.bytes_copied, &stats.registered_bytes,
-                                    &stats.filters.rows_pushed, &stats.filters.rows_kept,
-                                    &stats.filters.rows_held};
-    for (FilterBytes FilterTraffic::*const of : kFilterBytes) {
-        counters.push_back(&(stats.filters.*of).before);
-        counters.push_back(&(stats.filters.*of).after);
-    }
-    WEIR_TRY(sum_counters(exchange, counters));
-    run.traffic = {stats.servers_bytes_sent, stats.servers_bytes_received, stats.filters};
-    run.bytes_copied = stats.bytes_copied + stats.servers_bytes_copied;
-    run.registered_bytes = stats.registered_bytes + stats.servers_registered_bytes;
-    return {};
-}
-
 /// Pieces of the training files for each worker of the first round: enough that the others share
 /// what a lost one had.
 constexpr uint32_t kPiecesPerWorker = 4;
@@ -240,17 +214,11 @@ constexpr uint32_t kPiecesPerWorker = 4;
 /// This worker's share of the training files. Without rounds, one piece for each of its threads.
 Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
     const uint32_t threads = std::max(options.threads, 1U);
-    if (options.takes_work) {
-        const uint64_t pieces =
-            uint64_t{client.worker_count()} * std::max(kPiecesPerWorker, threads);
-        return client.take_work(
-            static_cast<uint32_t>(std::min<uint64_t>(pieces, WorkShare::kPiecesMax)),
-            options.description);
-    }
-    WorkShare share{0, client.worker(), client.worker_count(), client.worker_count() * threads, {}};
-    for (uint32_t thread = 0; thread < threads; ++thread)
-        share.pieces.push_back(share.index * threads + thread);
-    return share;
+    if (!options.takes_work) return share_of_all(client, client.worker_count_at_start() * threads);
+    const uint64_t pieces = uint64_t{client.worker_count()} * std::max(kPiecesPerWorker, threads);
+    return client.take_work(
+        static_cast<uint32_t>(std::min<uint64_t>(pieces, WorkShare::kPiecesMax)),
+        options.description);
 }
 
 /// The earlier round whose weights have come farthest; 0: none has any. If all workers have joined since,
@@ -460,7 +428,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     const bool stopped = run.result.end == LrEnd::kStopped;
     if (!options.test.empty() && !stopped)
         WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
-    WEIR_TRY(count(client, *exchange, run));
+    WEIR_ASSIGN(run.traffic, count_traffic(client));
     WEIR_TRY(client.barrier());
     return run;
 }

@@ -9,36 +9,26 @@
 #include <string>
 #include <vector>
 
-#include "lib/apps/lr/lr_events.h"
 #include "lib/apps/lr/lr_types.h"
 #include "lib/apps/lr/unseen_features.h"
 #include "lib/apps/metrics.h"
 #include "lib/apps/model.h"
+#include "lib/apps/run_options.h"
 #include "lib/data/libsvm_stream.h"
-#include "lib/filter/filters.h"
+#include "lib/train/training_events.h"
+#include "lib/train/training_traffic.h"
 #include "lib/weir.h"
 
 namespace weir::apps {
 
-struct LrRunOptions {
+struct LrRunOptions : RunOptions {
     std::vector<std::string> train;
     std::vector<std::string> test;  ///< empty: no test
     LrOptions solver;
-    uint64_t skip_bad = 0;  ///< how many bad lines each worker may leave out
-    data::LabelMap labels;
-    data::OptionNames names;  ///< what messages call skip_bad and labels
-    uint32_t threads = 1;     ///< reading threads of each worker
-    /// Asked by the threads that read; may be empty. True: reading ends, and solver.stop says what
-    /// becomes of the training.
-    std::function<bool()> stops_reading;
+    uint32_t threads = 1;  ///< reading threads of each worker
     /// May be empty. The training is to end, and the training files are read to their end all the same: only
     /// then there are results of what was trained before. True: this worker is the first one.
     std::function<void(bool)> reads_on;
-    /// The job has OnWorkerLoss::kReassign: workers take their parts of the training files as
-    /// Client::take_work() gives them out.
-    bool takes_work = false;
-    std::string description;  ///< of the work, for Client::take_work()
-    Filters filters;          ///< that pushes and pulls go through
 };
 
 /// What a worker keeps from one round of work to the next; see LrRunOptions::takes_work.
@@ -48,7 +38,7 @@ struct LrRounds {
     std::vector<LrProgress> history;  ///< of all rounds before this one
     /// When they ended, in seconds as in `history`; 0: before a pass.
     std::vector<double> restarts;
-    LrEvents events;        ///< as far as this worker knows
+    TrainingEvents events;  ///< as far as this worker knows
     bool are_over = false;  ///< the work was done before this worker could take a share
     /// The checkpoint that the job goes on from, once it is known.
     std::optional<ResumedFrom> resumed = {};
@@ -62,32 +52,23 @@ struct BadLines {
     std::string first;  ///< the message for one of them, with its place
 };
 
-/// What was sent until the results were there.
-struct LrTraffic {
-    uint64_t server_bytes = 0;  ///< by servers: in messages, and written to workers' memory
-    uint64_t worker_bytes = 0;  ///< by workers: in messages, and read from their memory by servers
-    FilterTraffic filters;      ///< of all workers
-};
-
 /// The same for all workers, except the members that are marked as this worker's.
 struct LrRun {
     bool is_first = false;  ///< this worker is the first one: it has the model
     LrResult result;
-    std::vector<double> restarts;  ///< as in LrRounds
-    std::vector<LrEvent> events;   ///< this worker's
-    Model model;                   ///< without test files only the first worker has it
-    data::ReadReport read;         ///< this worker's
-    uint64_t data_bytes = 0;       ///< this worker's matrix, keys and labels
-    BadLines bad_lines;            ///< of the training files
+    std::vector<double> restarts;       ///< as in LrRounds
+    std::vector<TrainingEvent> events;  ///< this worker's
+    Model model;                        ///< without test files only the first worker has it
+    data::ReadReport read;              ///< this worker's
+    uint64_t data_bytes = 0;            ///< this worker's matrix, keys and labels
+    BadLines bad_lines;                 ///< of the training files
     BadLines bad_test_lines;
     Metrics train;
     std::optional<Metrics> test;        ///< empty if there was no test
     UnseenFeatures unseen;              ///< of the test files
     Status tested;                      ///< why the test failed; the same for all workers
     std::vector<std::string> warnings;  ///< about the data, for the user; one sentence each
-    LrTraffic traffic;
-    uint64_t bytes_copied = 0;      ///< by all workers and servers
-    uint64_t registered_bytes = 0;  ///< for all workers and servers
+    TrainingTraffic traffic;
 };
 
 /// Every worker of the job calls it with the same options, then leaves the job. LrOptions::progress

@@ -38,6 +38,8 @@ std::vector<NamedPath> inputs_of(const LrFlags& flags) {
     std::vector<NamedPath> inputs;
     for (const std::string& path : flags.run.train)
         inputs.push_back({"--train", path});
+    for (const std::string& path : flags.online.stream)
+        inputs.push_back({"--stream", path});
     for (const std::string& path : flags.run.test)
         inputs.push_back({"--test", path});
     inputs.push_back({"--init", flags.init});
@@ -58,7 +60,9 @@ Status check_plot_name(const std::string& path) {
 
 /// Makes standard input a file that all workers of this process can read. Fails if the job has
 /// more processes, because the others cannot read it.
+/// A stream is read by the only worker, where that is.
 Status take_standard_input(const LrFlags& flags, const JobShape& shape) {
+    if (flags.is_online()) return {};
     for (const NamedPath& input : inputs_of(flags)) {
         if (input.path != data::kStandardInput) continue;
         if (shape.size > 1)
@@ -134,6 +138,8 @@ bool has_first_worker(const JobShape& shape) {
 /// What the process says when it gets a signal. Usually all ranks get it: of those with workers only
 /// one says what follows. A server or worker that leaves because only it got the signal says so later.
 std::string_view says_at_signal(const LrFlags& flags, const JobShape& shape) {
+    if (has_first_worker(shape) && flags.is_online())
+        return "the training ends, and the results so far are written";
     const bool may_part = flags.job.options.on_worker_loss == OnWorkerLoss::kReassign;
     if (has_first_worker(shape) && may_part)
         return "if all ranks get it, a training that has begun ends after this pass, and the "
@@ -165,6 +171,12 @@ int ended_by(const Error& error, const JobShape& shape, const Outcomes& outcomes
 
 /// Checks the flags that can be checked before there is a job.
 Status prepare(LrFlags& flags) {
+    flags.run.names = kFlagNames;
+    if (flags.solver) {
+        static_cast<apps::RunOptions&>(flags.online) = flags.run;
+        flags.online.solver = *flags.solver;
+        flags.online.l1 = flags.run.solver.l1;
+    }
     WEIR_TRY(check_paths(inputs_of(flags), outputs_of(flags)));
     return check_plot_name(flags.plot);
 }
@@ -180,8 +192,9 @@ Status ask_job(LrFlags& flags, const Config& config) {
         if (input.path.empty() || data::open_input(input.path)) continue;
         return Error(Errc::kNotFound,
                      fmt::format("{}: a file of the job ({}) that cannot be read here; name it as "
-                                 "this host knows it, with --train or --test",
-                                 input.path, input.flag),
+                                 "this host knows it, with {}",
+                                 input.path, input.flag,
+                                 flags.is_online() ? "--stream" : "--train or --test"),
                      errno);
     }
     return {};
@@ -244,6 +257,12 @@ Status make_ready(LrFlags& flags, const JobShape& shape) {
     if (!flags.joins()) WEIR_TRY(take_standard_input(flags, shape));
     if (flags.init.empty()) return {};
     WEIR_ASSIGN(flags.run.solver.init, apps::read_model(flags.init));
+    if (flags.run.solver.init.loss != apps::Loss::kLogistic) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("--init {}: a model of the {} loss, which is no start for a logistic one",
+                        flags.init, name_of(flags.run.solver.init.loss)));
+    }
     return {};
 }
 

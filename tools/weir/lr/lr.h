@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// `weir lr`: trains sparse logistic regression, in one process, as one rank of a job, or in a job that
-/// it joins.
+/// `weir lr`: trains linear models, in one process, as one rank of a job, or in a job that it joins.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lib/apps/lr/lr_run.h"
+#include "lib/apps/online/online_run.h"
 #include "lib/base/config.h"
 #include "tools/weir/job_flags.h"
 #include "tools/weir/paths.h"
@@ -18,7 +19,10 @@ namespace weir::tools {
 
 struct LrFlags {
     JobFlags job;
+    /// None: block steps on examples in memory, as `run` says.
+    std::optional<apps::OnlineSolver> solver;
     apps::LrRunOptions run;
+    apps::OnlineOptions online;
     std::string init;  ///< a model file
     std::string model;
     std::string json;
@@ -34,6 +38,8 @@ struct LrFlags {
     } began;
 
     [[nodiscard]] bool joins() const noexcept { return !join.empty(); }
+
+    [[nodiscard]] bool is_online() const noexcept { return solver.has_value(); }
 };
 
 /// The output files. Only the worker that writes them checks, before the training, that they can

@@ -11,6 +11,7 @@
 
 #include "tools/weir/job_checkpoint_flags.h"
 #include "tools/weir/lr/lr.h"
+#include "tools/weir/lr/online_flags.h"
 #include "tools/weir/lr/predict.h"
 #include "tools/weir/numbers.h"
 #include "tools/weir/shared_flags.h"
@@ -21,6 +22,16 @@ namespace {
 constexpr const char* kWorkLease = "--work-lease";
 
 constexpr const char* kLrFooter =
+    "--solver ftrl, adagrad, adam: each example is predicted, which the printed loss, accuracy and "
+    "AUC\n"
+    "are of, and then learned from, once. Workers wait for nobody (eventual consistency). AUC is "
+    "of all\n"
+    "examples so far, from a histogram of w.x. --stream - is read as it comes, by one worker. "
+    "With\n"
+    "--on-worker-loss reassign and with --resume the training goes on where the files were left, "
+    "which it\n"
+    "knows by their names. Weights are computed as float32.\n"
+    "--skip-bad N of a stream: N bad lines of each worker's share; the first is named.\n"
     "--join: the job says what is trained, and its data are dealt out anew. Give --train and "
     "--test\n"
     "only if this host has the files under other names. --workers, --threads and --grace are "
@@ -78,18 +89,18 @@ constexpr const char* kLrFooter =
     "--mca odls_base_sigkill_timeout 25.)";
 
 constexpr const char* kPredictFooter =
-    "The predictions: one line for each example, in the order of the files: 1 / (1 + exp(-w.x)).\n"
+    "The predictions: one line for each example, in the order of the files: 1 / (1 + exp(-w.x)); "
+    "of a\n"
+    "softmax the probability of each class, in the order of --classes; of a squared loss w.x.\n"
     "A line may begin with a label or with its first feature. If lines have labels, the summary\n"
-    "gives accuracy, AUC and log loss. Empty lines, comments and bad lines get no prediction.";
+    "gives accuracy, AUC and log loss, or the squared error. Empty lines, comments and bad lines "
+    "get no prediction.";
 
-/// Fails for a flag that makes no sense with --join, and if there are no files to train on.
+/// Fails for a flag that makes no sense with --join.
 void check_join_flags(const CLI::App& command, const LrFlags& flags) {
-    if (!flags.joins()) {
-        if (flags.run.train.empty()) throw CLI::RequiredError("--train");
-        return;
-    }
-    const std::set<std::string> own = {"--join",    "--train", "--test", "--workers",
-                                       "--threads", "--grace", "--help"};
+    if (!flags.joins()) return;
+    const std::set<std::string> own = {"--join",    "--train",   "--test",  "--stream",
+                                       "--workers", "--threads", "--grace", "--help"};
     for (const CLI::Option* const option : command.get_options()) {
         const std::string name = option->get_name();
         if (option->count() == 0 || own.contains(name)) continue;
@@ -118,12 +129,13 @@ void check_work_lease(const CLI::App& command, const LrFlags& flags) {
 void add_lr(CLI::App& app, Command& chosen) {
     const auto flags = std::make_shared<LrFlags>();
     CLI::App* const command =
-        app.add_subcommand("lr", "train sparse logistic regression on LIBSVM files");
+        app.add_subcommand("lr", "train a sparse linear model on LIBSVM files");
     apps::LrRunOptions& run = flags->run;
     command->add_option("--train", run.train,
                         "LIBSVM files (plain or gzip), or -; needed, but with --join");
     command->add_option("--test", run.test, "files to test the model on");
     command->add_option("--init", flags->init, "model to start from, as --model writes it");
+    add_online_flags(*command, *flags);
     command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
         ->check(number(0, true))
         ->capture_default_str();
@@ -165,7 +177,8 @@ void add_lr(CLI::App& app, Command& chosen) {
     add_filters(*command, run.filters, "auto");
     add_json(*command, flags->json);
     command->add_option("--plot", flags->plot,
-                        "FILE.svg for objective and filtered features against time; or -");
+                        "FILE.svg for the objective and filtered features, or the progressive "
+                        "loss, against time; or -");
     command->footer(kLrFooter);
     add_job(*command, flags->job);
     add_checkpoint_flags(*command, flags->job);
@@ -195,6 +208,7 @@ void add_lr(CLI::App& app, Command& chosen) {
                      "the --rendezvous of the job, or its --contact file")
         ->option_text(kContactType);
     command->callback([flags, command, &chosen] {
+        check_online_flags(*command, *flags);
         check_join_flags(*command, *flags);
         check_work_lease(*command, *flags);
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };
@@ -214,9 +228,10 @@ void add_predict(CLI::App& app, Command& chosen) {
                                                       {"label", PredictAs::kLabel},
                                                       {"score", PredictAs::kScore}};
     command
-        ->add_option("--as", flags->as,
-                     "value of each line: probability (of the class +1), label, or score (w.x); "
-                     "default: probability")
+        ->add_option(
+            "--as", flags->as,
+            "value of each line: probability (of the class +1, of a softmax of each class), "
+            "label, or score (w.x); default: probability, of a squared loss score")
         ->option_text("WORD")
         ->transform(CLI::Transformer(kAs))
         ->check([](const std::string& text) {

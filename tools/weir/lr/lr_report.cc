@@ -36,12 +36,6 @@ std::string to_text(const apps::LrResult& r) {
     return "all passes are done";
 }
 
-uint64_t peak_bytes() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
-}
-
 /// Text about the proven distance to the optimum. With very many rare features beside a few that
 /// most examples have, the bound stays loose although the objective has long settled.
 std::string proof(const apps::LrResult& r) {
@@ -50,10 +44,6 @@ std::string proof(const apps::LrResult& r) {
         return fmt::format("  (proven within {} of the optimum)", percent(r.gap));
     const char* settled = r.end == apps::LrEnd::kNoProgress ? "settled; " : "";
     return fmt::format("  ({}the distance to the optimum is not proven)", settled);
-}
-
-nlohmann::json or_null(const std::string& text) {
-    return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
 nlohmann::json parameters(const LrFlags& flags) {
@@ -96,17 +86,6 @@ std::string_view name_of(JobEvent::Kind kind) {
     return "checkpoint";
 }
 
-nlohmann::json to_json(const std::vector<apps::LrEvent>& events) {
-    nlohmann::json json = nlohmann::json::array();
-    for (const apps::LrEvent& event : events) {
-        json.push_back({{"seconds", event.seconds},
-                        {"what", name_of(event.kind)},
-                        {"number", event.number},
-                        {"why", or_null(event.why)}});
-    }
-    return json;
-}
-
 nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
     const apps::LrResult& r = run.result;
     nlohmann::json json{{"version", WEIR_VERSION},
@@ -120,8 +99,8 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
                         {"seconds", r.seconds},
                         {"bytes_sent", run.traffic.server_bytes + run.traffic.worker_bytes},
                         {"traffic", traffic_json(run.traffic)},
-                        {"bytes_copied", run.bytes_copied},
-                        {"registered_bytes", run.registered_bytes},
+                        {"bytes_copied", run.traffic.bytes_copied},
+                        {"registered_bytes", run.traffic.registered_bytes},
                         {"examples", r.example_count},
                         {"features", r.feature_count},
                         {"gap", nullptr},
@@ -156,7 +135,7 @@ nlohmann::json to_json(const LrFlags& flags, const apps::LrRun& run, const JobSh
     }
     json["history"] = std::move(history);
     json["restarts"] = run.restarts;
-    json["events"] = to_json(run.events);
+    json["events"] = events_json(run.events);
     return json;
 }
 
@@ -184,7 +163,7 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
                    counted(run.restarts.size(), "time"));
     print_filtered(to, r.history);
     fmt::print(to, "moved           {}; {:.4g} MB copied\n", traffic_text(run.traffic),
-               static_cast<double>(run.bytes_copied) / 1e6);
+               static_cast<double>(run.traffic.bytes_copied) / 1e6);
     for (const apps::BadLines* const bad : {&run.bad_lines, &run.bad_test_lines}) {
         if (bad->count > 0)
             fmt::print(to, "left out        {}; the first: {}\n", counted(bad->count, "bad line"),
@@ -194,14 +173,9 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
 
 /// The title of the plot: the training, in one line.
 std::string plot_title(const LrFlags& flags, const JobShape& shape) {
-    std::vector<std::string> names;
-    for (const std::string& path : flags.run.train) {
-        const std::string name = std::filesystem::path(path).filename().string();
-        names.push_back(path == data::kStandardInput || name.empty() ? data::input_name(path)
-                                                                     : name);
-    }
-    return fmt::format("{}, l1 = {}, {}: {}, {}", data::files_text(names), flags.run.solver.l1,
-                       counted(shape.size, "rank"), counted(shape.server_count, "server"),
+    return fmt::format("{}, l1 = {}, {}: {}, {}", titled_files(flags.run.train),
+                       flags.run.solver.l1, counted(shape.size, "rank"),
+                       counted(shape.server_count, "server"),
                        counted(shape.worker_count, "worker"));
 }
 
@@ -217,7 +191,7 @@ apps::PlotMark::Kind mark_kind_of(JobEvent::Kind kind) {
     }
 }
 
-apps::PlotMark mark_of(const apps::LrEvent& event) {
+apps::PlotMark mark_of(const TrainingEvent& event) {
     std::string text(name_of(event.kind));  // "server lost", "checkpoint"
     const bool has_number = event.kind != JobEvent::Kind::kCheckpointFailed || event.number != 0;
     const char* const of = event.kind == JobEvent::Kind::kManagerLeads ? " of rank" : "";
@@ -225,13 +199,6 @@ apps::PlotMark mark_of(const apps::LrEvent& event) {
         text.insert(std::min(text.find(' '), text.size()), fmt::format("{} {}", of, event.number));
     if (!event.why.empty()) text += ": " + event.why;
     return {event.seconds, mark_kind_of(event.kind), std::move(text)};
-}
-
-std::vector<apps::PlotMark> marks_of(const apps::LrRun& run) {
-    std::vector<apps::PlotMark> marks;
-    for (const apps::LrEvent& event : run.events)
-        marks.push_back(mark_of(event));
-    return marks;
 }
 
 std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
@@ -244,7 +211,7 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
         note +=
             fmt::format(", the result proven within {} of the optimum", percent(run.result.gap));
     return apps::plot_descent(points, {plot_title(flags, shape), note, traffic_text(run.traffic)},
-                              marks_of(run));
+                              marks_of(run.events));
 }
 
 Status write_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
@@ -264,6 +231,58 @@ Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShap
 
 }  // namespace
 
+nlohmann::json or_null(const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+nlohmann::json events_json(const std::vector<TrainingEvent>& events) {
+    nlohmann::json json = nlohmann::json::array();
+    for (const TrainingEvent& event : events) {
+        json.push_back({{"seconds", event.seconds},
+                        {"what", name_of(event.kind)},
+                        {"number", event.number},
+                        {"why", or_null(event.why)}});
+    }
+    return json;
+}
+
+std::vector<apps::PlotMark> marks_of(const std::vector<TrainingEvent>& events) {
+    std::vector<apps::PlotMark> marks;
+    for (const TrainingEvent& event : events)
+        marks.push_back(mark_of(event));
+    return marks;
+}
+
+std::string titled_files(const std::vector<std::string>& paths) {
+    std::vector<std::string> names;
+    for (const std::string& path : paths) {
+        const std::string name = std::filesystem::path(path).filename().string();
+        names.push_back(path == data::kStandardInput || name.empty() ? data::input_name(path)
+                                                                     : name);
+    }
+    return data::files_text(names);
+}
+
+std::FILE* summary_of(const LrFlags& flags) {
+    const std::string* const outputs[] = {&flags.model, &flags.json, &flags.plot};
+    const bool taken = std::any_of(std::begin(outputs), std::end(outputs),
+                                   [](const std::string* path) { return is_stdout(*path); });
+    return taken ? stderr : stdout;
+}
+
+void print_written(std::FILE* to, const LrFlags& flags) {
+    for (const std::string* const path : {&flags.model, &flags.json, &flags.plot}) {
+        if (!path->empty() && !is_stdout(*path)) fmt::print(to, "written         {}\n", *path);
+    }
+    (void)std::fflush(to);  // main() checks the state of stdout
+}
+
+uint64_t peak_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
 std::string percent(double share) {
     return fmt::format("{:.2g} %", 100 * share);
 }
@@ -273,19 +292,13 @@ std::string share_text(double share) {
 }
 
 Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
-    const std::string* const outputs[] = {&flags.model, &flags.json, &flags.plot};
-    const bool taken = std::any_of(std::begin(outputs), std::end(outputs),
-                                   [](const std::string* path) { return is_stdout(*path); });
-    std::FILE* const to = taken ? stderr : stdout;
+    std::FILE* const to = summary_of(flags);
     for (const std::string& warning : run.warnings)
         log(LogLevel::kWarning, "{}", warning);
     print_summary(to, run);
     (void)std::fflush(to);
     WEIR_TRY(write_outputs(flags, run, shape));
-    for (const std::string* const path : outputs) {
-        if (!path->empty() && !is_stdout(*path)) fmt::print(to, "written         {}\n", *path);
-    }
-    (void)std::fflush(to);  // main() checks the state of stdout
+    print_written(to, flags);
     return {};
 }
 

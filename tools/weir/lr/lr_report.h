@@ -3,7 +3,15 @@
 /// \file
 /// The results of `weir lr`: a summary for people, and the output files.
 
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
 #include "lib/apps/lr/lr_run.h"
+#include "lib/apps/plot_svg.h"
 #include "lib/job/job.h"
 #include "tools/weir/lr/lr.h"
 
@@ -18,6 +26,25 @@ inline constexpr double kTellingGap = 0.1;
 
 /// A share that may be near 1 as text: "92.5 %" for 0.9253.
 [[nodiscard]] std::string share_text(double share);
+
+/// Null for an empty text.
+[[nodiscard]] nlohmann::json or_null(const std::string& text);
+
+/// What happened in the job, for JSON and for a plot.
+[[nodiscard]] nlohmann::json events_json(const std::vector<TrainingEvent>& events);
+[[nodiscard]] std::vector<apps::PlotMark> marks_of(const std::vector<TrainingEvent>& events);
+
+/// The names of files in a title: "a.svm", "a.svm and 3 more files".
+[[nodiscard]] std::string titled_files(const std::vector<std::string>& paths);
+
+/// The greatest memory that this process has had.
+[[nodiscard]] uint64_t peak_bytes();
+
+/// Where the summary goes: not to standard output if one of the files does.
+[[nodiscard]] std::FILE* summary_of(const LrFlags& flags);
+
+/// Says which files were written.
+void print_written(std::FILE* to, const LrFlags& flags);
 
 /// Prints the summary and writes the files. The summary goes to stderr if one of the files is
 /// standard output.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/lr/lr_settings.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormatKey = "weir lr";
-constexpr uint32_t kFormat = 2;
+constexpr uint32_t kFormat = 3;
 
 /// A name that other processes of the host can use, too.
 std::string absolute_name(const std::string& path) {
@@ -38,6 +39,15 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
     return {{kFormatKey, kFormat},
             {"train", names_of(run.train)},
             {"train_files", run.train.size()},
+            {"solver", flags.solver ? name_of(*flags.solver) : ""},
+            {"stream", names_of(flags.online.stream)},
+            {"stream_files", flags.online.stream.size()},
+            {"loss", name_of(flags.online.loss)},
+            {"classes", flags.online.classes.text()},
+            {"alpha", flags.online.alpha},
+            {"beta", flags.online.beta},
+            {"l2", flags.online.l2},
+            {"batch", flags.online.batch},
             {"test", names_of(run.test)},
             {"test_files", run.test.size()},
             {"init", absolute_name(flags.init)},
@@ -61,7 +71,7 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
             {"workers", shape.worker_count}};
 }
 
-/// `flag`: "train" or "test"
+/// `flag`: "train", "test" or "stream"
 Status take_files(const Json& from, const std::string& flag, std::vector<std::string>& files) {
     const auto count = from.at(flag + "_files").get<size_t>();
     const std::vector<std::string> told = from.at(flag);
@@ -82,12 +92,30 @@ Status take_files(const Json& from, const std::string& flag, std::vector<std::st
     return {};
 }
 
+/// How far the job is in a file is known by the file's name, whatever its folder.
+Status check_stream_names(const Json& from, const std::vector<std::string>& files) {
+    const std::vector<std::string> told = from.at("stream");
+    for (size_t i = 0; i < std::min(told.size(), files.size()); ++i) {
+        const std::string wanted = std::filesystem::path(told[i]).filename().string();
+        if (std::filesystem::path(files[i]).filename() == wanted) continue;
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("--stream {}: the job calls this file {}; it may be in another folder, "
+                        "but needs that name",
+                        files[i], wanted));
+    }
+    return {};
+}
+
 Status take_all_files(const Json& from, LrFlags& flags) {
     WEIR_TRY(take_files(from, "train", flags.run.train));
     WEIR_TRY(take_files(from, "test", flags.run.test));
+    WEIR_TRY(take_files(from, "stream", flags.online.stream));
+    WEIR_TRY(check_stream_names(from, flags.online.stream));
     from.at("init").get_to(flags.init);
     std::vector<std::string> inputs = flags.run.train;
     inputs.insert(inputs.end(), flags.run.test.begin(), flags.run.test.end());
+    inputs.insert(inputs.end(), flags.online.stream.begin(), flags.online.stream.end());
     inputs.push_back(flags.init);
     for (const std::string& path : inputs) {
         if (path != data::kStandardInput) continue;
@@ -113,6 +141,16 @@ Status take_training(const Json& from, LrFlags& flags) {
     from.at("skip_bad").get_to(run.skip_bad);
     const std::string filters = from.at("filters");
     WEIR_ASSIGN(run.filters, Filters::parse(filters));
+    flags.solver = apps::solver_named(from.at("solver").get<std::string>());
+    apps::OnlineOptions& online = flags.online;
+    online.loss = apps::loss_named(from.at("loss").get<std::string>()).value_or(online.loss);
+    if (const std::string classes = from.at("classes"); !classes.empty()) {
+        WEIR_ASSIGN(online.classes, data::ClassLabels::parse(classes));
+    }
+    from.at("alpha").get_to(online.alpha);
+    from.at("beta").get_to(online.beta);
+    from.at("l2").get_to(online.l2);
+    from.at("batch").get_to(online.batch);
     const std::string labels = from.at("labels");
     if (labels.empty()) return {};
     WEIR_ASSIGN(run.labels, data::LabelMap::parse(labels));
@@ -144,7 +182,7 @@ std::string describe_training(const LrFlags& flags, const JobShape& shape) {
         return description.dump(-1, ' ', false, Json::error_handler_t::replace);
     };
     const auto fits = [&] { return text().size() <= WorkShare::kDescriptionBytesMax; };
-    for (const char* const names : {"test", "train"}) {
+    for (const char* const names : {"test", "train", "stream"}) {
         if (!fits()) description[names] = Json::array();
     }
     return fits() ? text() : std::string();

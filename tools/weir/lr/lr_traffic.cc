@@ -8,7 +8,7 @@
 
 namespace weir::tools {
 
-nlohmann::json traffic_json(const apps::LrTraffic& traffic) {
+nlohmann::json traffic_json(const TrainingTraffic& traffic) {
     nlohmann::json json = filters_json(traffic.filters);
     json["server_bytes"] = traffic.server_bytes;
     json["worker_bytes"] = traffic.worker_bytes;
@@ -17,7 +17,7 @@ nlohmann::json traffic_json(const apps::LrTraffic& traffic) {
     return json;
 }
 
-std::string traffic_text(const apps::LrTraffic& traffic) {
+std::string traffic_text(const TrainingTraffic& traffic) {
     return fmt::format("{:.4g} MB sent by workers, {:.4g} MB by servers{}",
                        static_cast<double>(traffic.worker_bytes) / 1e6,
                        static_cast<double>(traffic.server_bytes) / 1e6,

@@ -11,9 +11,9 @@
 
 namespace weir::tools {
 
-[[nodiscard]] nlohmann::json traffic_json(const apps::LrTraffic& traffic);
+[[nodiscard]] nlohmann::json traffic_json(const TrainingTraffic& traffic);
 
 /// "1.2 MB sent by workers, 3.4 MB by servers; pushes: zeros 40 %, compress 12 % less"
-[[nodiscard]] std::string traffic_text(const apps::LrTraffic& traffic);
+[[nodiscard]] std::string traffic_text(const TrainingTraffic& traffic);
 
 }  // namespace weir::tools

@@ -3,13 +3,14 @@
 /// \file
 /// LrWorker: the whole work of one worker of `weir lr`, from when it is in the job until it leaves.
 
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "lib/apps/lr/lr_run.h"
 #include "lib/job/job.h"
 #include "tools/weir/lr/lr.h"
 #include "tools/weir/lr/lr_parting.h"
+#include "tools/weir/lr/training.h"
 
 namespace weir::tools {
 
@@ -42,20 +43,20 @@ private:
         return flags_.job.options.on_worker_loss == OnWorkerLoss::kReassign;
     }
 
-    [[nodiscard]] Result<apps::LrRun> train();
-    [[nodiscard]] std::optional<Status> finish(apps::LrRun& run);
-    [[nodiscard]] bool meet_the_others(const apps::LrRun& run);
+    [[nodiscard]] Status train();
+    [[nodiscard]] std::optional<Status> finish();
+    [[nodiscard]] bool meet_the_others();
     Status leave_early();
     void note_reading_on(bool is_first);
     void save_for_later();
-    void report_later_events(apps::LrRun& run);
+    void report_later_events();
 
     Client& client_;
     const LrFlags& flags_;
     JobShape shape_;
     std::string description_;
     Parting parting_;
-    apps::LrRounds rounds_;
+    std::unique_ptr<Training> training_;
     bool has_reported_ = false;
     bool reads_on_ = false;
     std::optional<Status> ended_;  ///< the outcome of a training that is to be done once more

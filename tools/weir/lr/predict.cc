@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/lr/predict.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <string>
@@ -29,38 +31,33 @@ namespace {
 struct Predictions {
     data::ReadReport read;
     apps::Scores scores;             // of the examples that have a label
-    uint64_t positive_count = 0;     // predicted
+    apps::LossSums sums;             // of these, of another loss than the logistic one
+    uint64_t labelled_count = 0;     // of that loss
+    uint64_t positive_count = 0;     // predicted, of the logistic loss
     uint64_t weight_count = 0;       // of the model
     uint64_t known_value_count = 0;  // non-zeros whose feature has a weight
     std::optional<apps::Metrics> metrics;
+    std::optional<double> squared_error;
+    apps::Loss loss = apps::Loss::kLogistic;
     std::vector<std::string> warnings;
 };
 
-/// Writes a line for each score.
+/// Writes a line for each example.
 class Writer {
 public:
-    Writer(const PredictFlags& flags, data::OutputFile file)
-        : as_(flags.as),
+    Writer(const PredictFlags& flags, const apps::Model& model, data::OutputFile file)
+        : as_(flags.as.value_or(model.loss == apps::Loss::kSquared ? PredictAs::kScore
+                                                                   : PredictAs::kProbability)),
+          model_(model),
           negative_(flags.labels.value_of(-1)),
           positive_(flags.labels.value_of(1)),
           file_(std::move(file)) {}
 
     [[nodiscard]] Status write(std::span<const double> scores) {
         text_.clear();
-        for (const double score : scores) {
-            switch (as_) {
-                case PredictAs::kProbability:
-                    fmt::format_to(std::back_inserter(text_), "{:.10g}\n",
-                                   linalg::logistic_alpha(-score));
-                    break;
-                case PredictAs::kLabel:
-                    text_.append(score > 0 ? positive_ : negative_);
-                    text_.push_back('\n');
-                    break;
-                case PredictAs::kScore:
-                    fmt::format_to(std::back_inserter(text_), "{}\n", score);
-                    break;
-            }
+        for (; !scores.empty(); scores = scores.subspan(model_.width())) {
+            add(scores.first(model_.width()));
+            text_.push_back('\n');
         }
         return file_.write({text_.data(), text_.size()});
     }
@@ -68,12 +65,94 @@ public:
     [[nodiscard]] Status finish() { return file_.finish(); }
 
 private:
+    void add(std::span<const double> scores) {
+        switch (as_) {
+            case PredictAs::kProbability: return add_probabilities(scores);
+            case PredictAs::kLabel: return add_label(scores);
+            case PredictAs::kScore: break;
+        }
+        for (size_t k = 0; k < scores.size(); ++k)
+            fmt::format_to(std::back_inserter(text_), "{}{}", k == 0 ? "" : " ", scores[k]);
+    }
+
+    void add_probabilities(std::span<const double> scores) {
+        if (model_.loss == apps::Loss::kLogistic) {
+            fmt::format_to(std::back_inserter(text_), "{:.10g}",
+                           linalg::logistic_alpha(-scores[0]));
+            return;
+        }
+        const double greatest = *std::ranges::max_element(scores);
+        double sum = 0;
+        for (const double score : scores)
+            sum += std::exp(score - greatest);
+        for (size_t k = 0; k < scores.size(); ++k)
+            fmt::format_to(std::back_inserter(text_), "{}{:.10g}", k == 0 ? "" : " ",
+                           std::exp(scores[k] - greatest) / sum);
+    }
+
+    void add_label(std::span<const double> scores) {
+        if (model_.loss == apps::Loss::kLogistic) {
+            text_.append(scores[0] > 0 ? positive_ : negative_);
+            return;
+        }
+        const auto place = std::ranges::max_element(scores) - scores.begin();
+        text_.append(data::label_text(model_.classes.label_of(static_cast<uint32_t>(place))));
+    }
+
     PredictAs as_;
+    const apps::Model& model_;
     std::string negative_;
     std::string positive_;
     data::OutputFile file_;
     fmt::memory_buffer text_;
 };
+
+/// What the model has no answer to.
+Status check(const PredictFlags& flags, const apps::Model& model) {
+    if (model.loss == apps::Loss::kSquared && flags.as && *flags.as != PredictAs::kScore) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("--as {}: the model {} is of the squared loss, which has no classes; "
+                        "take --as score",
+                        *flags.as == PredictAs::kLabel ? "label" : "probability", flags.model));
+    }
+    if (model.loss != apps::Loss::kLogistic && !flags.labels.is_default()) {
+        return Error(
+            Errc::kInvalidArgument,
+            fmt::format("--labels: the model {} is of the {} loss, whose labels need no map",
+                        flags.model, apps::name_of(model.loss)));
+    }
+    return {};
+}
+
+/// Adds the losses of examples that have a label.
+void add_losses(const apps::LossFunction& function, std::span<const float> targets,
+                std::span<const double> scores, Predictions& all) {
+    std::vector<float> known;
+    std::vector<float> of_known;
+    for (size_t i = 0; i < targets.size(); ++i) {
+        if (std::isnan(targets[i])) continue;
+        known.push_back(targets[i]);
+        for (const double score : scores.subspan(i * function.width(), function.width()))
+            of_known.push_back(static_cast<float>(score));
+    }
+    function.take(known, of_known, all.sums);
+    all.labelled_count += known.size();
+}
+
+/// The same as for a logistic loss.
+void add_loss_metrics(const apps::Model& model, Predictions& all) {
+    if (all.labelled_count == 0) return;
+    const auto count = static_cast<double>(all.labelled_count);
+    if (model.loss == apps::Loss::kSquared) {
+        all.squared_error = all.sums.loss / count;
+        return;
+    }
+    all.metrics = apps::Metrics{.example_count = all.labelled_count,
+                                .accuracy = static_cast<double>(all.sums.right) / count,
+                                .log_loss = all.sums.loss / count,
+                                .auc = std::nullopt};
+}
 
 void add_warnings(const PredictFlags& flags, Predictions& all) {
     const std::string where = data::files_text(flags.files);
@@ -96,26 +175,36 @@ void add_warnings(const PredictFlags& flags, Predictions& all) {
 
 Result<Predictions> predict(const PredictFlags& flags) {
     WEIR_ASSIGN(const apps::Model model, apps::read_model(flags.model));
+    WEIR_TRY(check(flags, model));
     WEIR_ASSIGN(const apps::Scorer scorer, apps::Scorer::make(model));
     WEIR_ASSIGN(data::OutputFile file, data::OutputFile::create(flags.out));
-    Writer writer(flags, std::move(file));
+    Writer writer(flags, model, std::move(file));
+    const bool is_logistic = model.loss == apps::Loss::kLogistic;
     Predictions all;
+    all.loss = model.loss;
     all.weight_count = model.keys.size();
     data::StreamOptions options;
     options.skip_bad = flags.skip_bad;
-    options.format = {flags.labels, true, kFlagNames};
+    options.format = {flags.labels, true, kFlagNames, !is_logistic, model.classes};
     std::vector<double> scores;
     const auto apply = [&](const data::ParsedLines& lines) -> Status {
         all.known_value_count += scorer.score(lines, scores);
-        for (const double score : scores)
-            all.positive_count += score > 0 ? 1 : 0;
-        all.scores.add(lines.labels, scores);
+        if (is_logistic) {
+            for (const double score : scores)
+                all.positive_count += score > 0 ? 1 : 0;
+            all.scores.add(lines.labels, scores);
+        } else {
+            add_losses(model.function(), lines.numbers, scores, all);
+        }
         return writer.write(scores);
     };
     WEIR_ASSIGN(all.read, data::stream_libsvm(flags.files, options, apply));
-    WEIR_TRY(data::check_labels(all.read.labels, flags.labels, data::files_text(flags.files),
-                                kFlagNames));
+    if (is_logistic) {
+        WEIR_TRY(data::check_labels(all.read.labels, flags.labels, data::files_text(flags.files),
+                                    kFlagNames));
+    }
     WEIR_TRY(writer.finish());
+    add_loss_metrics(model, all);
     if (all.scores.positive.size() + all.scores.negative.size() > 0)
         all.metrics = apps::measure(all.scores);
     add_warnings(flags, all);
@@ -128,10 +217,14 @@ nlohmann::json to_json(const PredictFlags& flags, const Predictions& all) {
                         {"files", flags.files},
                         {"out", flags.out},
                         {"labels", nullptr},
+                        {"loss", apps::name_of(all.loss)},
                         {"skip_bad", flags.skip_bad},
                         {"examples", all.read.example_count},
-                        {"labelled_examples", all.metrics ? all.metrics->example_count : 0},
-                        {"predicted_positive", all.positive_count},
+                        {"labelled_examples", all.squared_error ? all.labelled_count
+                                              : all.metrics     ? all.metrics->example_count
+                                                                : 0},
+                        {"predicted_positive", nullptr},
+                        {"squared_error", nullptr},
                         {"weights", all.weight_count},
                         {"values", all.read.nonzero_count},
                         {"values_with_weight", all.known_value_count},
@@ -140,6 +233,8 @@ nlohmann::json to_json(const PredictFlags& flags, const Predictions& all) {
                         {"seconds", all.read.seconds},
                         {"warnings", all.warnings}};
     if (!flags.labels.is_default()) json["labels"] = flags.labels.text();
+    if (all.loss == apps::Loss::kLogistic) json["predicted_positive"] = all.positive_count;
+    if (all.squared_error) json["squared_error"] = *all.squared_error;
     add_metrics(json, "", all.metrics);
     return json;
 }
@@ -149,8 +244,13 @@ Status report(const PredictFlags& flags, const Predictions& all) {
     std::FILE* const to = is_stdout(flags.out) || is_stdout(flags.json) ? stderr : stdout;
     for (const std::string& warning : all.warnings)
         log(LogLevel::kWarning, "{}", warning);
-    fmt::print(to, "examples        {}, {} predicted positive\n", all.read.example_count,
-               all.positive_count);
+    fmt::print(to, "examples        {}{}\n", all.read.example_count,
+               all.loss == apps::Loss::kLogistic
+                   ? fmt::format(", {} predicted positive", all.positive_count)
+                   : "");
+    if (all.squared_error)
+        fmt::print(to, "with labels     squared error {:.4g}  ({} examples)\n", *all.squared_error,
+                   all.labelled_count);
     if (all.metrics) fmt::print(to, "with labels     {}\n", metrics_text(*all.metrics));
     if (all.read.bad_line_count > 0)
         fmt::print(to, "left out        {}; the first: {}\n",

@@ -4,6 +4,7 @@
 /// `weir predict`: writes the prediction of a model for each LIBSVM line, one per line.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace weir::tools {
 
-/// What `weir predict` writes for an example.
+/// What `weir predict` writes for an example: of a softmax the probabilities or scores of all classes.
 enum class PredictAs : uint8_t { kProbability, kLabel, kScore };
 
 struct PredictFlags {
@@ -19,7 +20,7 @@ struct PredictFlags {
     std::vector<std::string> files;
     std::string out = "-";
     std::string json;
-    PredictAs as = PredictAs::kProbability;
+    std::optional<PredictAs> as;  ///< none: probabilities, of the squared loss scores
     data::LabelMap labels;
     uint64_t skip_bad = 0;
 };

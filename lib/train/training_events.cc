@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/apps/lr/lr_events.h"
+#include "lib/train/training_events.h"
 
 #include <algorithm>
 
 #include "lib/base/log.h"
 
-namespace weir::apps {
+namespace weir {
 
 namespace {
 
@@ -13,15 +13,15 @@ using Seconds = std::chrono::duration<double>;
 
 }  // namespace
 
-void LrEvents::note_pass(double seconds, Time now) {
+void TrainingEvents::note_pass(double seconds, Time now) {
     passes_.emplace_back(now, seconds);
 }
 
-void LrEvents::add(const JobEvent& event, Time now) {
+void TrainingEvents::add(const JobEvent& event, Time now) {
     events_.emplace_back(now - std::chrono::duration_cast<Time::duration>(event.age), event);
 }
 
-void LrEvents::collect(Client& client, bool is_last) {
+void TrainingEvents::collect(Client& client, bool is_last) {
     constexpr std::chrono::seconds kEvery(1);
     const Time now = std::chrono::steady_clock::now();
     if (!is_last && now - collected_ < kEvery) return;
@@ -35,7 +35,7 @@ void LrEvents::collect(Client& client, bool is_last) {
         add(event, std::chrono::steady_clock::now());
 }
 
-double LrEvents::seconds_at(Time time) const {
+double TrainingEvents::seconds_at(Time time) const {
     if (passes_.empty()) return 0;
     const auto next = std::ranges::lower_bound(passes_, time, {}, &std::pair<Time, double>::first);
     if (next == passes_.begin()) {
@@ -46,15 +46,15 @@ double LrEvents::seconds_at(Time time) const {
     return next == passes_.end() ? seconds : std::min(seconds, next->second);
 }
 
-std::vector<LrEvent> LrEvents::placed() const {
-    std::vector<LrEvent> placed;
+std::vector<TrainingEvent> TrainingEvents::placed() const {
+    std::vector<TrainingEvent> placed;
     for (const auto& [time, event] : events_) {
         const bool is_over = !passes_.empty() && time > passes_.back().first;
         if (is_over && event.kind == JobEvent::Kind::kWorkerLeft) continue;
         placed.push_back({seconds_at(time), event.kind, event.number, event.why});
     }
-    std::ranges::stable_sort(placed, {}, &LrEvent::seconds);
+    std::ranges::stable_sort(placed, {}, &TrainingEvent::seconds);
     return placed;
 }
 
-}  // namespace weir::apps
+}  // namespace weir

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// LrEvents: what happens in the job while it trains, on the time scale of the passes.
+/// TrainingEvents: what happens in the job while it trains, on the time scale of the passes.
 
 #include <chrono>
 #include <string>
@@ -10,10 +10,10 @@
 
 #include "lib/weir.h"
 
-namespace weir::apps {
+namespace weir {
 
-struct LrEvent {
-    double seconds = 0;  ///< as LrProgress::seconds
+struct TrainingEvent {
+    double seconds = 0;  ///< on the time scale of the training
     JobEvent::Kind kind = JobEvent::Kind::kCheckpoint;
     uint64_t number = 0;   ///< as JobEvent::number
     std::string why = {};  ///< as JobEvent::why
@@ -23,7 +23,7 @@ struct LrEvent {
 /// first pass of the second one.
 ///
 /// Thread: the client's
-class LrEvents {
+class TrainingEvents {
 public:
     using Time = std::chrono::steady_clock::time_point;
 
@@ -37,7 +37,7 @@ public:
 
     /// Ascending. Those before the first pass began, as while the files were read, are at 0; those of
     /// workers that left after the last one had ended are left out.
-    [[nodiscard]] std::vector<LrEvent> placed() const;
+    [[nodiscard]] std::vector<TrainingEvent> placed() const;
 
 private:
     [[nodiscard]] double seconds_at(Time time) const;
@@ -47,4 +47,4 @@ private:
     Time collected_{};
 };
 
-}  // namespace weir::apps
+}  // namespace weir
