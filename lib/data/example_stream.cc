@@ -155,7 +155,7 @@ void ExampleStream::skip_lines() {
     text_begin_ += before.size();
 }
 
-Result<bool> ExampleStream::next(ParsedLines& lines) {
+Result<bool> ExampleStream::next(ParsedLines& lines, uint32_t lines_max) {
     lines.clear();
     while (lines.labels.empty()) {
         skip_lines();
@@ -164,7 +164,7 @@ Result<bool> ExampleStream::next(ParsedLines& lines) {
             if (!found) return false;
             continue;
         }
-        const std::string_view some = first_lines(text_, options_.lines_max);
+        const std::string_view some = first_lines(text_, lines_max);
         WEIR_TRY(parse_piece({*lines_, paths_, options_.skip_bad, options_.format}, text_begin_,
                              some, lines, report_));
         line_ += count_lines(some);

@@ -35,7 +35,6 @@ public:
         uint32_t piece_count = 1;            ///< a power of two
         /// Of each of `pieces`, from place(), where it goes on; a stream goes on with what comes. Empty: at the start.
         std::vector<uint64_t> places{};
-        uint32_t lines_max = 256;  ///< of one next()
         uint64_t skip_bad = 0;
         LibsvmFormat format{};
         StopReading stop{};  ///< while nothing comes of a stream
@@ -45,9 +44,9 @@ public:
     [[nodiscard]] static Result<ExampleStream> open(std::span<const std::string> paths,
                                                     Options options);
 
-    /// Replaces `lines` by the examples of the next lines of one piece; false at the end.
+    /// Replaces `lines` by the examples of up to `lines_max` next lines of one piece; false at the end.
     /// Errors: as LineStream and parse_piece(); kCancelled, after which it can go on
-    [[nodiscard]] Result<bool> next(ParsedLines& lines);
+    [[nodiscard]] Result<bool> next(ParsedLines& lines, uint32_t lines_max);
 
     /// Whose examples next() has returned: an index of Options::pieces.
     [[nodiscard]] uint32_t piece() const noexcept { return piece_; }

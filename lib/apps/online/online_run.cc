@@ -94,6 +94,7 @@ private:
 
     [[nodiscard]] bool is_due() const { return steady_clock::now() - told_ >= kToldEvery; }
 
+    [[nodiscard]] uint32_t lines_of_batch() const;
     [[nodiscard]] Status tell();
     [[nodiscard]] Status look_around();
     [[nodiscard]] Status hear();
@@ -188,10 +189,8 @@ Status OnlineTrainer::open_stream() {
     }
     const std::vector<uint64_t> keys(share_.pieces.begin(), share_.pieces.end());
     WEIR_TRY(place_table_->pull(keys, places_).wait());
-    data::ExampleStream::Options reading{.pieces = share_.pieces,
-                                         .piece_count = kPieces,
-                                         .places = places_,
-                                         .lines_max = options_.batch};
+    data::ExampleStream::Options reading{
+        .pieces = share_.pieces, .piece_count = kPieces, .places = places_};
     reading.skip_bad = options_.skip_bad - std::min(options_.skip_bad, rounds_.bad_lines);
     reading.format.labels = options_.labels;
     reading.format.names = options_.names;
@@ -221,6 +220,17 @@ Status OnlineTrainer::open() {
     told_ = steady_clock::now();
     if (!rounds_.begun) rounds_.begun = told_;
     return client_.barrier();  // nobody counts what others have just learned as older
+}
+
+/// What is under way while a batch is predicted was not learned yet. That must be little of what was learned, or the
+/// first steps of several workers add up to too long ones.
+uint32_t OnlineTrainer::lines_of_batch() const {
+    constexpr uint64_t kFirstLines = 8;
+    constexpr uint64_t kLearnedPerLine = 2048;
+    const uint64_t learned =
+        rounds_.resumed.examples + stream_->report().example_count * share_.worker_count;
+    const uint64_t lines = std::max(kFirstLines, learned / kLearnedPerLine);
+    return static_cast<uint32_t>(std::min<uint64_t>(lines, options_.batch));
 }
 
 /// Of what was learned the others know now: whoever takes over goes on behind it. Places come when the gradients
@@ -307,7 +317,7 @@ Status OnlineTrainer::learn_from(data::ParsedLines& lines) {
 Status OnlineTrainer::learn() {
     data::ParsedLines lines;
     while (stop_reason_ == 0) {
-        const Result<bool> found = stream_->next(lines);
+        const Result<bool> found = stream_->next(lines, lines_of_batch());
         if (!found && found.code() == Errc::kCancelled) {
             WEIR_TRY(interrupted_);
             continue;

@@ -37,7 +37,7 @@ struct OnlineOptions : RunOptions {
     double beta = 1;            ///< of kFtrl, as are the next two
     double l1 = 1;
     double l2 = 0;
-    uint32_t batch = 256;  ///< lines of a mini-batch
+    uint32_t batch = 64;  ///< lines of a mini-batch, at most: the first ones are shorter
     std::function<void(const OnlineProgress&)>
         progress;  ///< called at the first worker; may be empty
     /// Called now and then; may be empty. A result other than 0 at any worker ends the training for all. An error
