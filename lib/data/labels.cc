@@ -203,9 +203,11 @@ Status check_labels(const LabelCensus& census, const LabelMap& labels, const std
         fmt::format("{}: the labels are {}, but only -1, 0 and +1 are understood; say which class "
                     "each stands for, like {} {}{}",
                     where, listed(all, kShown), names.labels, proposal(all),
-                    all.size() > 2 ? " (a model has two classes: several labels may stand for one "
-                                     "class, and labels that are not in the map are bad lines)"
-                                   : ""));
+                    all.size() > 2
+                        ? " (a model has two classes: several labels may stand for one "
+                          "class, and labels that are not in the map are bad lines; a softmax has "
+                          "as many as there are labels)"
+                        : ""));
 }
 
 std::string files_text(std::span<const std::string> paths) {

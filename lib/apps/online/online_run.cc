@@ -241,7 +241,7 @@ Status OnlineTrainer::tell() {
     learner_->sums().add_bad_lines(bad_lines - bad_lines_);
     rounds_.bad_lines += bad_lines - bad_lines_;
     bad_lines_ = bad_lines;
-    if (bad_lines > 0 && rounds_.first_bad_line.empty()) {
+    if (rounds_.first_bad_line.empty() && !stream_->report().first_bad_line.empty()) {
         rounds_.first_bad_line = stream_->report().first_bad_line;
         log(LogLevel::kWarning, "a bad line is left out: {}", rounds_.first_bad_line);
     }

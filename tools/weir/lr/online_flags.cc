@@ -81,7 +81,9 @@ void add_online_flags(CLI::App& command, LrFlags& flags) {
     command.add_option("--l2", online.l2, "ftrl: weight of |w|^2 / 2")
         ->check(number(0, true))
         ->capture_default_str();
-    command.add_option("--batch", online.batch, "online: lines of a mini-batch; the first ones are shorter")
+    command
+        .add_option("--batch", online.batch,
+                    "online: lines of a mini-batch; the first ones are shorter")
         ->check(count(1, kBatchMax))
         ->capture_default_str();
 }

@@ -20,8 +20,14 @@
 namespace weir::tools {
 namespace {
 
-const char* loss_text(apps::Loss loss) {
+const char* loss_name(apps::Loss loss) {
     return loss == apps::Loss::kSquared ? "squared error" : "log loss";
+}
+
+/// A log loss has about the same size whatever the data; a squared error has not.
+std::string loss_text(apps::Loss loss, double value) {
+    return loss == apps::Loss::kSquared ? fmt::format("{:.4g}", value)
+                                        : fmt::format("{:.4f}", value);
 }
 
 std::string measures_text(const apps::OnlineProgress& p) {
@@ -126,8 +132,9 @@ nlohmann::json to_json(const LrFlags& flags, const apps::OnlineRun& run, const J
 
 void print_summary(std::FILE* to, const LrFlags& flags, const apps::OnlineRun& run) {
     const Learned learned(run);
-    fmt::print(to, "progressive     {} {:.4f}{}  ({} examples)\n", loss_text(flags.online.loss),
-               run.total.loss, measures_text(run.total), run.total.examples);
+    fmt::print(to, "progressive     {} {}{}  ({} examples)\n", loss_name(flags.online.loss),
+               loss_text(flags.online.loss, run.total.loss), measures_text(run.total),
+               run.total.examples);
     if (run.resumed.examples > 0)
         fmt::print(to, "of these        {} were learned before this job, or this rank, began\n",
                    run.resumed.examples);
@@ -154,10 +161,10 @@ std::string plot(const LrFlags& flags, const apps::OnlineRun& run, const JobShap
         fmt::format("{}, {}, {}: {}, {}", titled_files(flags.online.stream),
                     apps::name_of(flags.online.solver), counted(shape.size, "rank"),
                     counted(shape.server_count, "server"), counted(shape.worker_count, "worker"));
-    const std::string note =
-        fmt::format("{} {:.4f}{} of {}", loss_text(flags.online.loss), run.total.loss,
-                    measures_text(run.total), counted(run.total.examples, "example"));
-    return apps::plot_losses(points, fmt::format("progressive {}", loss_text(flags.online.loss)),
+    const std::string note = fmt::format(
+        "{} {}{} of {}", loss_name(flags.online.loss), loss_text(flags.online.loss, run.total.loss),
+        measures_text(run.total), counted(run.total.examples, "example"));
+    return apps::plot_losses(points, fmt::format("progressive {}", loss_name(flags.online.loss)),
                              {title, note, traffic_text(run.traffic)}, marks_of(run.events));
 }
 
@@ -172,9 +179,9 @@ Status write_plot(const LrFlags& flags, const apps::OnlineRun& run, const JobSha
 }  // namespace
 
 std::string progress_text(apps::Loss loss, const apps::OnlineProgress& p) {
-    return fmt::format("{:9} examples {:8.2f} s  {} {:.4f}, now {:.4f}{}  {:.3g} features/s",
-                       p.examples, p.seconds, loss_text(loss), p.loss, p.recent_loss,
-                       measures_text(p), p.features_per_s);
+    return fmt::format("{:9} examples {:8.2f} s  {} {}, now {}{}  {:.3g} features/s", p.examples,
+                       p.seconds, loss_name(loss), loss_text(loss, p.loss),
+                       loss_text(loss, p.recent_loss), measures_text(p), p.features_per_s);
 }
 
 Status report_online(const LrFlags& flags, const apps::OnlineRun& run, const JobShape& shape) {

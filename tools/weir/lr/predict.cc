@@ -251,7 +251,11 @@ Status report(const PredictFlags& flags, const Predictions& all) {
     if (all.squared_error)
         fmt::print(to, "with labels     squared error {:.4g}  ({} examples)\n", *all.squared_error,
                    all.labelled_count);
-    if (all.metrics) fmt::print(to, "with labels     {}\n", metrics_text(*all.metrics));
+    if (all.metrics && all.loss == apps::Loss::kLogistic)
+        fmt::print(to, "with labels     {}\n", metrics_text(*all.metrics));
+    if (all.metrics && all.loss == apps::Loss::kSoftmax)
+        fmt::print(to, "with labels     accuracy {:.4f}  log loss {:.4f}  ({} examples)\n",
+                   all.metrics->accuracy, all.metrics->log_loss, all.metrics->example_count);
     if (all.read.bad_line_count > 0)
         fmt::print(to, "left out        {}; the first: {}\n",
                    counted(all.read.bad_line_count, "bad line"), all.read.first_bad_line);
