@@ -399,9 +399,10 @@ std::string plot_losses(std::span<const LossPoint> points, const std::string& na
     return frame(text, "seconds", name) + value_lines(top, step) + time_ticks(x) +
            marks_and_legend(marks, x) +
            fmt::format(
-               "<text x=\"{}\" y=\"{}\" font-size=\"11\"><tspan fill=\"{}\">all examples so "
+               "<text x=\"{}\" y=\"{}\" font-size=\"11\" text-anchor=\"end\"><tspan "
+               "fill=\"{}\">all examples so "
                "far</tspan> <tspan fill=\"{}\">the last ones</tspan></text>\n",
-               kLeft, kTop - 12, kInk, kFilteredInk) +
+               kRight - 8, kTop + 16, kInk, kFilteredInk) +
            curve(&LossPoint::recent, kFilteredInk, 1) + curve(&LossPoint::loss, kInk, 2) +
            "</svg>\n";
 }

@@ -226,7 +226,9 @@ class Terminal:
 class Ranks:
     """Processes of one job started by hand, with terminals. Processes that still run at the end are killed."""
 
-    def __init__(self, folder, command, size, extra=None, host="127.0.0.1"):
+    def __init__(self, folder, command, size, extra=None, host="127.0.0.1", shows="pass "):
+        """`shows`: what the lines of progress have."""
+        self.shows = shows
         self.reserved = ReservedPort()
         self.folder, self.size, self.host, self.port = Path(folder), size, host, self.reserved.number
         self.command, self.extra, self.processes, self.terminals = command, {**POOL, **(extra or {})}, {}, {}
@@ -285,7 +287,7 @@ class Ranks:
 
     def until_training(self):
         """Waits until the ranks train, and a signal that comes now is remembered by each of them."""
-        return self.until(lambda: any("pass " in self.err(rank) for rank in self.processes) and
+        return self.until(lambda: any(self.shows in self.err(rank) for rank in self.processes) and
                           all(self.takes_signals(rank) for rank in self.processes if self.running(rank)))
 
     def wait(self, rank, seconds=LIMIT_S):
@@ -299,8 +301,8 @@ class Ranks:
 
     def trains_on(self, rank):
         """Waits until the rank has shown its progress three times."""
-        before = self.err(rank).count("pass ")
-        return self.until(lambda: self.err(rank).count("pass ") > before + 2)
+        before = self.err(rank).count(self.shows)
+        return self.until(lambda: self.err(rank).count(self.shows) > before + 2)
 
 
 class ServersThatDie:
