@@ -14,7 +14,7 @@
 #include "lib/base/result.h"
 #include "lib/data/file_share.h"
 #include "lib/data/libsvm_stream.h"
-#include "lib/data/line_stream.h"
+#include "lib/data/text/line_stream.h"
 
 namespace weir::data {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "lib/data/line_stream.h"
 #include "lib/data/parse_piece.h"
+#include "lib/data/text/line_stream.h"
 
 namespace weir::data {
 

@@ -10,7 +10,7 @@
 
 #include "lib/base/result.h"
 #include "lib/data/libsvm_stream.h"
-#include "lib/data/line_stream.h"
+#include "lib/data/text/line_stream.h"
 
 namespace weir::data {
 

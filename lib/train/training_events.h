@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/weir.h"
+#include "lib/worker/client.h"
 
 namespace weir {
 

@@ -41,6 +41,39 @@ TEST_SUITE("model") {
         CHECK(model->weights == std::vector<double>{-1, 1e-3, 2.5});
     }
 
+    TEST_CASE("models of other losses say so in their first line, and come back") {
+        const test::Scratch scratch;
+        Model model = {
+            {2, 9}, {0.1, -3, 0, 4, 5, 6}, Loss::kSoftmax, *data::ClassLabels::parse("1-3")};
+        REQUIRE(write_model(scratch.path("m"), model));
+        auto again = read_model(scratch.path("m"));
+        REQUIRE(again);
+        CHECK(again->loss == Loss::kSoftmax);
+        CHECK(again->classes.text() == "1-3");
+        CHECK(again->keys == model.keys);
+        CHECK(again->weights == model.weights);
+        const Scorer scorer = *Scorer::make(*again);
+        data::ParsedLines lines;
+        data::LibsvmFormat any;
+        any.any_label = true;
+        REQUIRE_FALSE(data::parse_libsvm("1 9:2 5:1\n2 2:1\n", lines, any));
+        std::vector<double> scores;
+        CHECK(scorer.score(lines, scores) == 2);
+        CHECK(scores == std::vector<double>{8, 10, 12, 0.1, -3, 0});
+        again = read_model(scratch.file("q", "# by hand\nweir-model 2 squared\n9 1\n3 2\n"));
+        REQUIRE(again);
+        CHECK(again->loss == Loss::kSquared);
+        CHECK(again->weights == std::vector<double>{2, 1});
+        CHECK(refusal("weir-model 3 squared\n")
+                  .starts_with("m:1: its format is '3', and this version"));
+        CHECK(refusal("weir-model 2 hinge\n") ==
+              "m:1: expected logistic, softmax or squared, found 'hinge'");
+        CHECK(refusal("weir-model 2 softmax\n").starts_with("m:1: classes "));
+        CHECK(refusal("weir-model 2 softmax 1-3\n4 1 2\n") ==
+              "m:2: expected 3 weights, one for each class, found 2");
+        CHECK(refusal("4 1\nweir-model 2 squared\n").starts_with("m:2: expected a feature number"));
+    }
+
     TEST_CASE("a wrong model line is named with what was expected") {
         CHECK(refusal("1 2\nx 3\n") ==
               "m:2: expected a feature number from 0 to 2^64 - 1, found 'x'");

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/random.h"
-#include "lib/data/line_stream.h"
+#include "lib/data/text/line_stream.h"
 #include "tests/data/scratch.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/data/gzip_bytes.h"
+#include "lib/data/text/gzip_bytes.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

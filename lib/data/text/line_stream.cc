@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lib/data/line_stream.h"
+#include "lib/data/text/line_stream.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include "lib/data/gzip_bytes.h"
 #include "lib/data/input_file.h"
+#include "lib/data/text/gzip_bytes.h"
 
 namespace weir::data {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lib/base/result.h"
-#include "lib/data/byte_source.h"
 #include "lib/data/file_share.h"
 #include "lib/data/input_file.h"
+#include "lib/data/text/byte_source.h"
 
 namespace weir::data {
 

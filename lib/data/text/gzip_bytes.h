@@ -13,8 +13,8 @@
 #include <zlib.h>
 
 #include "lib/base/descriptor.h"
-#include "lib/data/byte_source.h"
 #include "lib/data/input_file.h"
+#include "lib/data/text/byte_source.h"
 
 namespace weir::data {
 
