@@ -328,8 +328,10 @@ class LrStream(testing.Folder, unittest.TestCase):
         clicks = self.path("click.svm")
         for other, text in ((("--alpha", "0.7"), "the same options of the solver"), (("--loss", "squared"), "has no table ftrl.squared.weights")):
             self.fails(*FTRL, "--stream", clicks, *flags, *other, code=2, says=(text,))
-        result = self.learn("--stream", self.file("next.svm", lines(testing.dense(100))), *flags)  # other files: all of them
-        self.assertEqual(result["examples"] - result["resumed_examples"], 100)
+        for day in (1, 2):  # other files: all of them, on top
+            result = self.learn("--stream", self.file(f"day{day}.svm", lines(testing.dense(100))), *flags)
+            self.assertEqual(result["resumed_examples"], 20000 * MANY + 100 * (day - 1))
+            self.assertEqual(result["examples"], 20000 * MANY + 100 * day)
 
 
 if __name__ == "__main__":

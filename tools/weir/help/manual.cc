@@ -232,7 +232,7 @@ Page main_page(const CLI::App& app) {
     text +=
         ".SH DESCRIPTION\nServers hold the parameters of a model as tables of keys and values; "
         "workers "
-        "push updates and pull values. \\fBweir\\fR starts jobs, looks after them, trains logistic "
+        "push updates and pull values. \\fBweir\\fR starts jobs, looks after them, trains linear "
         "regression, and measures.\n.SH COMMANDS\n";
     for (const CLI::App* const one : shown_commands(app))
         text += fmt::format(".TP\n\\fBweir\\-{}\\fR(1)\n{}\n", roff(one->get_name()),

@@ -36,6 +36,8 @@ public:
                "last weights";
     }
 
+    bool is_to_be_continued() const override { return false; }
+
     bool is_first() const override { return run_.is_first; }
 
     Status outcome() const override;

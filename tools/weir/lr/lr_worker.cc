@@ -96,7 +96,7 @@ std::optional<Status> LrWorker::finish() {
     if (training_->is_first()) written = data::or_shortage([&] { return training_->report(); });
     const Status outcome = training_->outcome();
     const bool was_stopped = !outcome && signal_of(outcome.error()) != 0;
-    if (training_->is_first() && was_stopped) {
+    if (training_->is_first() && (was_stopped || training_->is_to_be_continued())) {
         save_for_later();
         if (written) report_later_events();
     }
@@ -120,7 +120,7 @@ bool LrWorker::meet_the_others() {
     return client_.barrier().code() != Errc::kReassigned;
 }
 
-/// A training that a signal has ended can go on from where it ended.
+/// A later job can go on from where the training has ended.
 void LrWorker::save_for_later() {
     if (flags_.job.options.checkpoint_folder.empty()) return;
     const Result<uint64_t> saved = client_.checkpoint();

@@ -31,6 +31,8 @@ public:
         return "those that are there now go on where the parts of the stream were left";
     }
 
+    bool is_to_be_continued() const override { return true; }
+
     bool is_first() const override { return run_.is_first; }
 
     Status outcome() const override {

@@ -52,6 +52,8 @@ public:
     [[nodiscard]] virtual bool is_first() const = 0;
     /// The same for all workers: ok, a signal (stopped_by()), or an error beside results.
     [[nodiscard]] virtual Status outcome() const = 0;
+    /// A later job is to go on from the end, too, and not only from where a signal has ended the training.
+    [[nodiscard]] virtual bool is_to_be_continued() const = 0;
     /// Prints the summary and writes the files. Errors: kIo
     [[nodiscard]] virtual Status report() = 0;
     /// Writes those files again that tell what happened in the job, if more has.
