@@ -17,7 +17,8 @@ FTRL = ("--solver", "ftrl")
 REASSIGN = ("--on-worker-loss", "reassign")
 # So many times the same examples that a training can be disturbed before it ends.
 MANY = 60
-SLOW = ("--batch", "1")
+SLOW = ("--batch", "4")
+END_S = 200  # how long such a training may take on a busy machine
 
 
 def lines(rows):
@@ -270,7 +271,7 @@ class LrStream(testing.Folder, unittest.TestCase):
             self.assertTrue(job.trains_on(3), job.everything())
             job.kill(3)  # the worker that shows the progress and writes the results
             self.assertTrue(job.until(lambda: job.shows in job.err(5)), job.everything())
-            self.assertEqual([job.wait(rank) for rank in (1, 2, 5)], [0] * 3, job.everything())
+            self.assertEqual([job.wait(rank, END_S) for rank in (1, 2, 5)], [0] * 3, job.everything())
         self.assertEqual(self.result()["examples"], 20000 * MANY)
         for event in (("server lost", 0), ("worker lost", 1), ("worker lost", 0)):
             self.assertIn(event, self.events())
@@ -296,8 +297,8 @@ class LrStream(testing.Folder, unittest.TestCase):
                 os.kill(job.pid(2), signal.SIGTERM)
                 self.assertEqual(job.wait(2), 0, job.everything())
                 self.assertIn("worker 1 has left, and the others train on", job.err(2))
-                self.assertEqual([job.wait(rank) for rank in (0, 1)], [0, 0], job.everything())
-                self.assertEqual(joiner.wait(testing.LIMIT_S), 0, (self.folder / "joiner.err").read_text())
+                self.assertEqual([job.wait(rank, END_S) for rank in (0, 1)], [0, 0], job.everything())
+                self.assertEqual(joiner.wait(END_S), 0, (self.folder / "joiner.err").read_text())
         self.assertEqual(self.result()["examples"], 20000 * MANY)
         self.assertEqual(self.events(), [("worker joined", 2), ("worker left", 1)])
 
@@ -321,7 +322,7 @@ class LrStream(testing.Folder, unittest.TestCase):
                 job.kill(rank)
         with self.job(*flags, size=3) as job:
             job.start_all()
-            self.assertEqual([job.wait(rank) for rank in range(3)], [0] * 3, job.everything())
+            self.assertEqual([job.wait(rank, END_S) for rank in range(3)], [0] * 3, job.everything())
         result = self.result()
         self.assertGreater(result["resumed_examples"], learned)
         self.assertEqual(result["examples"], 20000 * MANY)
