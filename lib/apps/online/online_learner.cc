@@ -19,6 +19,13 @@ void for_each_value(const data::ParsedLines& lines, std::span<const uint32_t> pl
 
 }  // namespace
 
+OnlineLearner::~OnlineLearner() {
+    for (Batch& batch : batches_) {
+        (void)batch.pull.wait();
+        (void)batch.push.wait();
+    }
+}
+
 /// A buffer grows in steps, so that batches of about one size soon make none any more.
 Status OnlineLearner::make_room(Batch& batch, size_t values) {
     if (batch.weights.size() >= values) return {};

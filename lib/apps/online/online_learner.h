@@ -32,6 +32,11 @@ public:
           function_(function),
           learned_(std::move(learned)) {}
 
+    OnlineLearner(const OnlineLearner&) = delete;
+    OnlineLearner& operator=(const OnlineLearner&) = delete;
+    /// Waits for what is under way. Behind an error of take() or finish() others say nothing new.
+    ~OnlineLearner();
+
     /// Takes the examples out of `lines`, of which nothing useful is left, and begins to learn from them.
     /// Errors: those of pushes and pulls; kNotFinite if the training diverges
     [[nodiscard]] Status take(data::ParsedLines& lines, uint32_t piece, uint64_t place);
