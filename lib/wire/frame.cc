@@ -102,6 +102,21 @@ bool take_codecs(std::span<const std::byte>& rest, const FrameHeader& h, Codecs&
     return are_codecs(codecs) && ((codecs & kKeyDifferences) == 0 || may_have_keys);
 }
 
+/// How many words may stand in place of arguments.
+uint64_t arguments_max(const FrameHeader& h) noexcept {
+    if ((h.encoding & kCalls) != 0) return kCallWordsMax;
+    return (h.encoding & kErases) != 0 ? 1 : kArgumentsMax;
+}
+
+/// What comes before all else, where the encoding says so.
+bool take_encoded(std::span<const std::byte>& rest, Frame& frame) noexcept {
+    const FrameHeader& h = frame.header;
+    return ((h.encoding & kHasStamp) == 0 || take_stamp(rest, frame.stamp)) &&
+           ((h.encoding & kHasArguments) == 0 ||
+            take_arguments(rest, arguments_max(h), frame.arguments)) &&
+           ((h.encoding & kEncoded) == 0 || take_codecs(rest, h, frame.codecs));
+}
+
 /// Takes off the zeros behind a frame that another one follows.
 bool take_padding(std::span<const std::byte>& rest, size_t frame_bytes) noexcept {
     if (rest.empty()) return true;
@@ -118,14 +133,8 @@ bool take_padding(std::span<const std::byte>& rest, size_t frame_bytes) noexcept
 Errc decode_request(std::span<const std::byte> rest, Frame& frame) noexcept {
     const FrameHeader& h = frame.header;
     if (!request_is_consistent(h)) return Errc::kProtocol;
-    if ((h.encoding & kHasStamp) != 0 && !take_stamp(rest, frame.stamp)) return Errc::kProtocol;
-    const uint64_t arguments_max = (h.encoding & kCalls) != 0    ? kCallWordsMax
-                                   : (h.encoding & kErases) != 0 ? 1
-                                                                 : kArgumentsMax;
-    if ((h.encoding & kHasArguments) != 0 && !take_arguments(rest, arguments_max, frame.arguments))
-        return Errc::kProtocol;
-    if ((h.encoding & kEncoded) != 0 && !take_codecs(rest, h, frame.codecs)) return Errc::kProtocol;
-    const bool has_keys_in_body = (frame.codecs & kKeyDifferences) != 0 && h.kind == Kind::kPush;
+    if (h.encoding != 0 && !take_encoded(rest, frame)) return Errc::kProtocol;
+    const bool has_keys_in_body = frame.has_keys_in_body();
     if ((h.flags & kKeysRemote) != 0) {
         if (!take(rest, frame.keys_at) ||
             frame.keys_at.length_bytes != h.count * sizeof(uint64_t)) {

@@ -245,6 +245,10 @@ struct Frame {
     std::span<const std::byte> keys;  ///< with kKeysInline: count * 8 bytes, 8-byte aligned
     std::span<const std::byte>
         values;  ///< push with kValuesInline: its values, encoded or not; neither push nor pull: the body
+
+    [[nodiscard]] bool has_keys_in_body() const noexcept {
+        return (codecs & kKeyDifferences) != 0 && header.kind == Kind::kPush;
+    }
 };
 
 /// The most keys in the list of one push or pull; longer lists are sent in pieces. A range may

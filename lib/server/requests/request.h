@@ -76,10 +76,6 @@ struct Request : wire::Frame {
     /// A push: its values, and maybe its keys, are a body that is not expanded yet.
     [[nodiscard]] bool is_encoded() const noexcept { return codecs != 0; }
 
-    [[nodiscard]] bool has_keys_in_body() const noexcept {
-        return (codecs & kKeyDifferences) != 0 && header.kind == wire::Kind::kPush;
-    }
-
     /// Size of the arguments, keys and values in its message.
     [[nodiscard]] size_t carried_bytes() const noexcept {
         const size_t of_keys = has(wire::kKeysInline) ? keys.size() : 0;

@@ -54,9 +54,9 @@ public:
     bool drop(uint32_t table) { return dropped_.insert(table).second; }
 
     [[nodiscard]] Status check_dropped(const TableSchema& table) const {
-        if (dropped_.empty() || !dropped_.contains(table.id)) return {};
-        return Error(Errc::kNotFound,
-                     fmt::format("table '{}': this worker has dropped it", table.name));
+        if (dropped_.empty()) [[likely]]
+            return {};
+        return check_among_dropped(table);
     }
 
     /// For a call that starts later: the caller's may be gone then.
@@ -67,6 +67,12 @@ public:
     }
 
 private:
+    [[nodiscard]] Status check_among_dropped(const TableSchema& table) const {
+        if (!dropped_.contains(table.id)) return {};
+        return Error(Errc::kNotFound,
+                     fmt::format("table '{}': this worker has dropped it", table.name));
+    }
+
     std::vector<TableSchema> schemas_;
     std::set<uint32_t> dropped_;
     std::unordered_map<uint32_t, uint64_t> closed_at_start_;

@@ -19,10 +19,13 @@ namespace {
 /// Routes of lists up to this length are computed each time. Longer lists' routes are remembered.
 constexpr size_t kShortList = 8;
 
+/// Of one key, as limits count them.
+size_t row_bytes_of(const Operation& operation) noexcept {
+    return std::max({size_t{1}, operation.server_row_bytes(), operation.out_row_bytes});
+}
+
 PieceLimits limits_for(const Operation& operation) {
-    const size_t row_bytes =
-        std::max({size_t{1}, operation.server_row_bytes(), operation.out_row_bytes});
-    uint64_t keys_max = std::max<uint64_t>(1, wire::kPieceBytesMax / row_bytes);
+    uint64_t keys_max = std::max<uint64_t>(1, wire::kPieceBytesMax / row_bytes_of(operation));
     if (operation.rank() != 0) {
         const uint64_t products =
             operation.extras->right.size() / size_of(operation.table->schema.value_type);
@@ -35,6 +38,17 @@ PieceLimits limits_for(const Operation& operation) {
             keys_max, function->rows_max(schema.value_type, schema.width, operation.by_range));
     }
     return {operation.by_range ? keys_max : std::min(keys_max, wire::kRequestKeysMax)};
+}
+
+/// Whether a piece may have all keys of the operation, if these are no long list. Does not divide, as most calls are
+/// short.
+bool is_one_piece(const Operation& operation) noexcept {
+    const uint64_t count = operation.count();
+    if (count <= 1) return count == 1;
+    const bool has_more_limits = operation.rank() != 0 || operation.function() != nullptr;
+    if (has_more_limits) [[unlikely]]
+        return count <= limits_for(operation).keys_max;
+    return count <= wire::kPieceBytesMax && count * row_bytes_of(operation) <= wire::kPieceBytesMax;
 }
 
 }  // namespace
@@ -182,13 +196,10 @@ uint64_t Operations::last_iteration(uint32_t table) const {
 
 int Operations::single_owner(const Operation& operation) const noexcept {
     const PositionMap& positions = operation.table->positions;
-    const uint64_t keys_max = limits_for(operation).keys_max;
-    if (operation.by_range) {
-        if (operation.range.empty() || operation.range.key_count() > keys_max) return -1;
-        return single_owner(positions, operation.range);
-    }
+    if (!is_one_piece(operation)) return -1;
+    if (operation.by_range) return single_owner(positions, operation.range);
     const std::span<const uint64_t> keys = operation.keys;
-    if (keys.empty() || keys.size() > kShortList || keys.size() > keys_max) return -1;
+    if (keys.size() > kShortList) return -1;
     if (positions.is_dense() && keys.back() >= positions.key_count()) return -1;
     const View& view = peers_.view();
     const uint32_t owner = view.owner(positions.position(keys.front()));

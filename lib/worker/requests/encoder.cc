@@ -33,13 +33,16 @@ void copy_in_order(std::span<const uint32_t> order, const std::byte* from, std::
     }
 }
 
-/// All of it that does not depend on how keys and values travel.
 void begin_header(uint64_t id, const Content& content, wire::FrameHeader& header) {
     header.kind = content.kind;
     header.request = id;
     header.first = content.first;
     header.epoch = content.epoch;
-    if (!content.is_piece()) return;
+}
+
+/// All of a push's or pull's that does not depend on how keys and values travel.
+void begin_piece_header(uint64_t id, const Content& content, wire::FrameHeader& header) {
+    begin_header(id, content, header);
     header.value_type = content.value_type;
     if (content.extras != nullptr && !content.extras->arguments.empty())
         header.encoding |= wire::kHasArguments;
@@ -84,7 +87,7 @@ Encoder::Outcome Encoder::encode(uint64_t id, ClientRequest& request, const Peer
                                  EncodedFrame& frame) {
     const Content& content = request.content();
     WEIR_CHECK(content.is_piece() && peer.is_open());
-    begin_header(id, content, frame.header);
+    begin_piece_header(id, content, frame.header);
     Attempt& attempt = request.attempt;
     attempt.form = 0;
     attempt.has_values_remote = attempt.has_out_remote = false;
