@@ -244,6 +244,9 @@ std::string what(const BenchFlags& flags) {
                "them, "
                "whose keys it knows, by known lists or ranges of 1 MiB";
     }
+    if (flags.bench == "functions")
+        return "functions on float32 tables; limit: one core that does the same to arrays of its "
+               "own";
     return fmt::format("dense float32 {}, table of {} MiB; limit: {}",
                        flags.bench == "push"   ? "add"
                        : flags.bench == "pull" ? "pull"
@@ -255,7 +258,7 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     if (!flags.json.empty()) WEIR_TRY(data::check_output(flags.json));
     BenchUnit unit = BenchUnit::kBytesPerSecond;
     if (flags.bench == "latency") unit = BenchUnit::kMicroseconds;
-    if (flags.is_sparse()) unit = BenchUnit::kKeysPerSecond;
+    if (flags.is_sparse() || flags.bench == "functions") unit = BenchUnit::kKeysPerSecond;
     BenchReport report(flags.bench, unit, what(flags), shape);
     if (flags.bench == "latency") {
         WEIR_TRY(bench_latency(client, flags, report));
@@ -265,6 +268,8 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
         WEIR_TRY(bench_lookup(client, flags, report));
     } else if (flags.bench == "scan") {
         WEIR_TRY(bench_scan(client, flags, report));
+    } else if (flags.bench == "functions") {
+        WEIR_TRY(bench_functions(client, flags, report));
     } else {
         WEIR_TRY(bench_dense(client, flags, report));
     }

@@ -105,6 +105,7 @@ Status bench_latency(Client& client, const BenchFlags& flags, BenchReport& repor
 Status bench_insert(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_lookup(Client& client, const BenchFlags& flags, BenchReport& report);
 Status bench_scan(Client& client, const BenchFlags& flags, BenchReport& report);
+Status bench_functions(Client& client, const BenchFlags& flags, BenchReport& report);
 
 /// A queue of operations in flight, at most `in_flight` at a time. It times each of them.
 class Flight {

@@ -85,7 +85,7 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(COMMON, set(row))
             for field in ("ratio", "limit", "operations_per_s", "bytes_per_s"):
                 self.assertGreater(row[field], 0, row)
-            if name != "scan":  # which is one operation
+            if name not in ("scan", "functions"):  # which are one operation
                 self.assertGreater(row["p50_us"], 0, row)
             self.assertLessEqual(row["p50_us"], row["p99_us"])
         return result["rows"]
@@ -178,6 +178,10 @@ class Bench(unittest.TestCase):
             pushed = 2 if row["work"].startswith("prox_l1") else 1  # numbers for each value
             width = int(re.search(r"width (\d+)", row["work"])[1])
             self.assertEqual(row["size_bytes"], 8192 * 4 * pushed * width)
+
+    def test_functions_run_on_both_layouts(self):
+        rows = self.bench("functions")
+        self.assertEqual([row["work"] for row in rows], [f"{kind} {name}" for kind in ("dense", "sparse") for name in ("sum", "dot", "axpy")])
 
     def test_scan_reads_out_both_layouts_and_three_widths(self):
         rows = self.bench("scan")
@@ -415,7 +419,7 @@ class Bench(unittest.TestCase):
                      "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
 
     def test_a_bench_that_there_is_not_is_named(self):
-        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, delay, filters, traffic, factorization, elastic, failover, checkpoint\n", "frob")
+        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, functions, delay, filters, traffic, factorization, elastic, failover, checkpoint\n", "frob")
 
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""

@@ -259,6 +259,7 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "insert", "sparse pushes: new keys, known and unseen lists", chosen);
     add_one(*bench, "lookup", "sparse pulls, and pushes of gradients, of wide rows", chosen);
     add_one(*bench, "scan", "reading out tables, beside pulls of the same rows", chosen);
+    add_one(*bench, "functions", "functions on servers, beside one core", chosen);
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "filters", "pushes through filters, beside the same ones without", chosen);
     add_one(*bench, "traffic", "what `weir lr` sends, with one filter more each time", chosen);
