@@ -390,7 +390,7 @@ public:
         return start(item, options);
     }
 
-    // Functions: code that runs on servers, on rows where they lie. lib/store/functions/functions.md lists Weir's.
+    // Functions: code that runs on servers, on rows where they lie.
 
     /// Starts a function on the rows of all keys. One that changes rows takes effect once, in the order of this
     /// client's pushes, as a push of no values; the keys of a sparse table it needs as a list. One that reads

@@ -19,7 +19,6 @@ namespace {
 static_assert(WEIR_FUNCTION_NUMBERS_MAX == kFunctionNumbersMax &&
               WEIR_FUNCTION_TABLES_MAX == kFunctionTablesMax);
 
-
 /// What an entry refers to.
 struct PluginFunction {
     std::shared_ptr<void> object;

@@ -32,7 +32,7 @@ struct PushExtras {
     /// It brings no values, but calls this. Null: it runs the table's rule.
     const FunctionEntry* function = nullptr;
     bool has_bound = false;  ///< it erases, and `arguments` are the bound of what it erases
-    uint32_t rank = 0;  ///< of products: its rows are `values` times `right`; 0: it has rows
+    uint32_t rank = 0;       ///< of products: its rows are `values` times `right`; 0: it has rows
     std::span<const std::byte> right;  ///< rank rows, as long as those of the table
     /// What is pushed of it, once that was selected; null: all, or it was not yet.
     std::shared_ptr<SelectedRows> selected;
