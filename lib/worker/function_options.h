@@ -73,8 +73,10 @@ struct FunctionOptions {
     OtherTables with = {};
     /// Of a function that reads: where its result goes once the task has ended well. Must stay valid until then.
     CallResult* result = nullptr;
-    std::chrono::nanoseconds deadline{0};  ///< as PushOptions::deadline
-    std::vector<TaskId> after = {};        ///< as PushOptions::after
+    /// As PushOptions::deadline. 0: a function that reads goes on for as long as servers answer, each within
+    /// WEIR_DEADLINE_MS.
+    std::chrono::nanoseconds deadline{0};
+    std::vector<TaskId> after = {};  ///< as PushOptions::after
     std::optional<uint32_t> stamp =
         std::nullopt;  ///< as PushOptions::stamp, of a function that changes
 };

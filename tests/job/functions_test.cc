@@ -59,7 +59,20 @@ struct Throws {
     }
 };
 
+/// Its results cannot be put together.
+struct ThrowsLater {
+    static void begin(std::span<const double>, FunctionResult& result) { result.numbers = {0}; }
+
+    static void merge(FunctionResult&, const FunctionResult&, std::span<const double>) {
+        throw std::runtime_error("no such sum");
+    }
+
+    template <class T>
+    static void read(const FunctionRows<const T>&, FunctionResult&) {}
+};
+
 Status add_functions(RuleRegistry& rules) {
+    WEIR_TRY(rules.register_function<ThrowsLater>("throws_later"));
     WEIR_TRY(rules.register_function<AddTwo>("add_two"));
     WEIR_TRY(rules.register_function<KeysAbove>("keys_above"));
     return rules.register_function<Throws>("throws");
@@ -465,6 +478,9 @@ TEST_SUITE("functions") {
             check_refused(y.call("scale", {.numbers = {2}, .stamp = 3}), kWrong, "it is dense");
             const std::vector<uint64_t> unsorted = {2, 1};
             check_refused(y.call("scale", unsorted, {.numbers = {2}}), kWrong, "");
+            check_refused(y.call("throws_later"), Errc::kException,
+                          "'throws_later' threw as results were put together: no such sum");
+            CHECK(number_of(y, "count") == 100);
             REQUIRE(client.drop_table("longer").has_value());
             check_refused(longer.call("sum"), Errc::kNotFound, "dropped");
         });

@@ -2,10 +2,13 @@
 #include "lib/worker/core/reductions.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "lib/store/rules/rule_threw.h"
+#include "lib/worker/calls/operation.h"
 #include "lib/worker/core/reply_errors.h"
 
 namespace weir {
@@ -58,9 +61,10 @@ Status Reductions::begin(CallId id, Call& call, const Question& question, uint64
     call.is_push = false;
     ++call.open_requests;
     calls_.started(id, call, [](CallId) { return false; });
-    sender_.send_off(call, deadline_ns);
+    sender_.send_off(call, deadline_ns == 0 ? CallOptions::kLongNs : deadline_ns);
     Reduction reduction{.call = id,
                         .question = question,
+                        .has_deadline = deadline_ns != 0,
                         .left = positions_of(*question.table, question.keys),
                         .walks = {},
                         .result = {}};
@@ -88,7 +92,7 @@ bool Reductions::poll(Reduction& reduction, size_t& done) {
     Call* call = calls_.find(reduction.call);
     const bool is_wanted = call != nullptr && !call->has_ended() && !call->is_unwatched();
     Status status;
-    if (is_wanted) status = go_on(reduction, done);
+    if (is_wanted) status = go_on_safely(reduction, done);
     if (is_wanted && status && (!reduction.walks.empty() || !reduction.left.ranges().empty()))
         return true;
     for (const Walk& walk : reduction.walks) {
@@ -104,6 +108,19 @@ bool Reductions::poll(Reduction& reduction, size_t& done) {
     if (!status) call->note_error(std::move(status).error());
     calls_.request_ended(reduction.call, [](CallId) { return false; });
     return false;
+}
+
+/// What code of the program throws, as it puts results together, ends this call.
+Status Reductions::go_on_safely(Reduction& reduction, size_t& done) {
+    try {
+        return go_on(reduction, done);
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (...) {
+        return Error(Errc::kException,
+                     fmt::format("function '{}' threw as results were put together: {}",
+                                 reduction.question.function->name, text_of_exception()));
+    }
 }
 
 Status Reductions::go_on(Reduction& reduction, size_t& done) {
@@ -231,7 +248,13 @@ Status Reductions::ask(const Reduction& reduction, Walk& walk) {
     message.positions.assign(walk.positions.ranges().begin(), walk.positions.ranges().end());
     const Call* const call = calls_.find(reduction.call);
     WEIR_CHECK(call != nullptr);
-    WEIR_ASSIGN(const uint64_t left_ns, control_.remaining_ns(*call));
+    const uint64_t now_ns = clock_.now_ns();
+    if (now_ns >= call->deadline_ns) {
+        return Error(Errc::kDeadline,
+                     fmt::format("table '{}': function '{}' had not read all rows at its deadline",
+                                 schema.name, question.function->name));
+    }
+    const uint64_t left_ns = reduction.has_deadline ? call->deadline_ns - now_ns : 0;
     walk.asked = control_.scan(walk.shard, message, std::move(walk.memory), left_ns);
     if (walk.asked != 0) return {};
     return Error(Errc::kBusy, "too many calls are open; wait for some of them");

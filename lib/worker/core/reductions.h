@@ -59,7 +59,7 @@ public:
         CallResult* result = nullptr;    ///< the caller's
     };
 
-    /// `deadline_ns`, `after`: as CallOptions has them.
+    /// `after`: as CallOptions has it. `deadline_ns`: of all of it, from now on; 0: each answer has the usual one.
     CallId start(Question question, uint64_t deadline_ns, std::span<const TaskId> after);
 
     [[nodiscard]] bool has_open() const noexcept { return !open_.empty(); }
@@ -83,6 +83,7 @@ private:
     struct Reduction {
         CallId call = 0;
         Question question;
+        bool has_deadline = false;
         PositionSet left;  ///< of no walk
         std::vector<Walk> walks;
         CallResult result;
@@ -91,6 +92,7 @@ private:
     [[nodiscard]] Status begin(CallId id, Call& call, const Question& question,
                                uint64_t deadline_ns);
     [[nodiscard]] bool poll(Reduction& reduction, size_t& done);
+    [[nodiscard]] Status go_on_safely(Reduction& reduction, size_t& done);
     [[nodiscard]] Status go_on(Reduction& reduction, size_t& done);
     [[nodiscard]] bool has_moved(const Walk& walk) const;
     static void give_up(Reduction& reduction, Walk& walk);
