@@ -60,13 +60,16 @@ Result<ScanReply> RowScan::read(TableShard& table, const ScanMessage& asked,
                                 const PositionSet& served, const FunctionCall& call,
                                 FunctionResult& result) {
     constexpr size_t kRangesMax = 64;  // of a dense table; of a sparse one, steps of a walk
-    constexpr uint64_t kPieces = 4;    // of a function that changes: it reads alone
+    constexpr uint64_t kPieces =
+        4;  // of a function that changes, unless rows of others are to be found
     const TableSchema& schema = table.schema();
     const bool is_dense = schema.layout == Layout::kDense;
     const PositionSet positions = both(served, asked.positions);
     KeyCursor cursor = cursor_of(asked, decrypted(asked.cursor));
     bool is_by_row = !is_dense && (asked.begins || asked.by_row);
-    uint64_t left = kPieces * call.function->rows_max(schema.value_type, schema.width, is_dense);
+    const bool finds_others = !is_dense && call.function->tables > 0;
+    uint64_t left = (finds_others ? 1 : kPieces) *
+                    call.function->rows_max(schema.value_type, schema.width, is_dense);
     for (size_t i = 0; i < kRangesMax && left > 0 && !cursor.at_end; ++i) {
         WEIR_TRY(list_some(table, asked, positions, left, cursor, is_by_row));
         WEIR_TRY(table.read(listed_, call, result));

@@ -71,7 +71,7 @@ weir::Status push_signs(weir::Client& client) {
 
 /// Calls functions that this process may not have: whoever calls one has its plugin.
 weir::Status call_functions(weir::Client& client) {
-    WEIR_ASSIGN(auto table, client.create_table<float>("shrunk"));
+    WEIR_ASSIGN(auto table, client.create_table<float>("shrunk", {}));
     const std::vector<uint64_t> keys = {3, 5, 8, 13};
     const std::vector<float> values = {1, -0.25F, 0.5F, -2};
     WEIR_TRY(table.push(keys, values).wait());
