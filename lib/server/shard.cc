@@ -86,7 +86,7 @@ void Shard::thrown(const std::string& what) {
     if (standing_.phase() == Phase::kOver) return;
     const Error why(
         Errc::kException,
-        fmt::format("{} ({}); the job ends, because the push would throw again wherever "
+        fmt::format("{} ({}); the job ends, because the request would throw again wherever "
                     "it came again; mend what threw, and start the job again{}",
                     what, name(), resume_if_there(options_.checkpoint_folder)));
     log(LogLevel::kError, "{}", why.text());
@@ -116,6 +116,7 @@ void Shard::handle_of_manager(std::span<const Completion> completions) {
 }
 
 size_t Shard::work() {
+    functions_.begin_poll();
     const size_t count = endpoint_->poll(
         std::span(completions_).first(replication_.messages_per_poll(completions_.size())));
     completion_count_ = count;

@@ -28,6 +28,7 @@ std::string_view TableReads::scan(Session& session, const wire::Frame& frame) {
         return refused(Errc::kTypeMismatch);
     }
     if (asked->call.function != 0) {
+        if (!functions_.take_turn()) return refused(Errc::kBusy);
         const Errc called = read_by_function(session, frame, *asked, table);
         return called == Errc::kOk ? std::string_view() : refused(called);
     }
@@ -88,6 +89,7 @@ Errc TableReads::read_by_function(Session& session, const wire::Frame& frame,
     Result<ScanReply> reply =
         row_scan_.read(*table.rows, asked, replication_.primary(), *call, result);
     if (!reply) return reply.code();
+    if (call->function->end) call->function->end(result, call->numbers);
     const std::vector<std::byte> encoded = encode_result(result);
     const bool is_result = call->function->may_be_result(call->numbers, result);
     if (!is_result || encoded.size() > asked.memory.length_bytes) return Errc::kOutOfRange;

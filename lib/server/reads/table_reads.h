@@ -26,7 +26,7 @@ namespace weir {
 class TableReads : ShardRoom {
 public:
     TableReads(const ShardRoom& room, WaitingRequests& waiting, IterationParts& parts,
-               const FunctionCalls& functions)
+               FunctionCalls& functions)
         : ShardRoom(room),
           waiting_(waiting),
           parts_(parts),
@@ -90,7 +90,7 @@ private:
 
     WaitingRequests& waiting_;
     IterationParts& parts_;
-    const FunctionCalls& functions_;
+    FunctionCalls& functions_;
     PullWrites writes_;
     RowScan row_scan_;
     std::vector<std::unique_ptr<ShardTable>> dropped_;  ///< of which the network reads rows

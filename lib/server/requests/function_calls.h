@@ -18,6 +18,16 @@ public:
     FunctionCalls(const ShardRoom& room, const RuleRegistry& rules)
         : ShardRoom(room), rules_(rules) {}
 
+    /// Each poll has time for some calls; the others wait for the next ones, and let other requests come in between.
+    void begin_poll() noexcept { left_ = kPerPoll; }
+
+    /// False: not in this poll.
+    [[nodiscard]] bool take_turn() noexcept {
+        if (left_ == 0) return false;
+        --left_;
+        return true;
+    }
+
     /// Of a function that changes rows, or that reads some.
     ///
     /// Errors: kUnavailable: this process does not have it; kNotFound: or one of the tables; kBusy: one of these is
@@ -28,7 +38,10 @@ public:
     [[nodiscard]] Result<FunctionCall> make(ShardTable& table, const Request& push) const;
 
 private:
+    static constexpr uint32_t kPerPoll = 2;
+
     const RuleRegistry& rules_;
+    uint32_t left_ = kPerPoll;
 };
 
 }  // namespace weir

@@ -49,7 +49,7 @@ void Pushes::accept(Session& session, ShardTable& table, Request& push) {
 }
 
 /// Executes the push and replies to it; or replies why it was not executed. False: its rows are
-/// pinned, or streams have no room for what it changes.
+/// pinned, streams have no room for what it changes, or this poll has no time for the call.
 bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order,
                      const Request& sent) {
     const wire::FrameHeader& h = sent.header;
@@ -78,6 +78,11 @@ bool Pushes::execute(const Session& session, ShardTable& table, PushOrder& order
     }
     if (table.pins.stop(h)) {
         table.pins.hold_push();
+        return false;
+    }
+    if (sent.calls() && !functions_.take_turn()) [[unlikely]] {
+        table.pins.hold_push();
+        waiting_.retry();
         return false;
     }
     if (standing_.is_moving()) [[unlikely]] {

@@ -15,7 +15,7 @@ namespace weir {
 class Pushes : ShardRoom {
 public:
     Pushes(const ShardRoom& room, const CheckpointPart& checkpoint, WaitingRequests& waiting,
-           TableReads& reads, const FunctionCalls& functions)
+           TableReads& reads, FunctionCalls& functions)
         : ShardRoom(room),
           checkpoint_(checkpoint),
           waiting_(waiting),
@@ -58,7 +58,7 @@ private:
     const CheckpointPart& checkpoint_;
     WaitingRequests& waiting_;
     TableReads& reads_;
-    const FunctionCalls& functions_;
+    FunctionCalls& functions_;
     bool waits_for_room_ = false;  ///< some push does, until streams have room
 };
 

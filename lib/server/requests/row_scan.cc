@@ -59,9 +59,10 @@ Result<ScanReply> RowScan::list(TableShard& table, const ScanMessage& asked,
 Result<ScanReply> RowScan::read(TableShard& table, const ScanMessage& asked,
                                 const PositionSet& served, const FunctionCall& call,
                                 FunctionResult& result) {
-    constexpr size_t kRangesMax = 64;  // of a dense table; of a sparse one, steps of a walk
+    constexpr size_t kRangesMax = 64;  // of a dense table
+    constexpr size_t kStepsMax = 8;  // of a walk, each of which may look at many rows and find none
     constexpr uint64_t kPieces =
-        4;  // of a function that changes, unless rows of others are to be found
+        4;  // of a function that changes, unless others' rows are to be found
     const TableSchema& schema = table.schema();
     const bool is_dense = schema.layout == Layout::kDense;
     const PositionSet positions = both(served, asked.positions);
@@ -70,10 +71,14 @@ Result<ScanReply> RowScan::read(TableShard& table, const ScanMessage& asked,
     const bool finds_others = !is_dense && call.function->tables > 0;
     uint64_t left = (finds_others ? 1 : kPieces) *
                     call.function->rows_max(schema.value_type, schema.width, is_dense);
-    for (size_t i = 0; i < kRangesMax && left > 0 && !cursor.at_end; ++i) {
+    const size_t steps_max = is_dense ? kRangesMax : kStepsMax;
+    for (size_t i = 0; i < steps_max && left > 0 && !cursor.at_end; ++i) {
+        const uint64_t from = cursor.next;
         WEIR_TRY(list_some(table, asked, positions, left, cursor, is_by_row));
         WEIR_TRY(table.read(listed_, call, result));
-        left -= std::min<uint64_t>(left, listed_.row_count());
+        // Of rows that were looked at and left out, too.
+        const uint64_t looked = is_by_row && cursor.next > from ? (cursor.next - from) / 2 : 0;
+        left -= std::min<uint64_t>(left, std::max<uint64_t>(looked, listed_.row_count()));
     }
     return reply(cursor, is_by_row);
 }

@@ -241,6 +241,7 @@ struct Histogram {
         if (!(numbers[0] < numbers[1]) || std::isinf(numbers[1] - numbers[0]))
             return "'end' must be above 'first'";
         const double count = numbers[2];
+        if (std::isinf(count / (numbers[1] - numbers[0]))) return "'end' is too near to 'first'";
         return count >= 1 && count <= kIntervalsMax && count == std::floor(count)
                    ? nullptr
                    : "'intervals' must be a whole number, 1 to 65536";
@@ -258,14 +259,17 @@ struct Histogram {
     static void read(const FunctionRows<const T>& rows, FunctionResult& result) {
         const double first = rows.numbers[0];
         const double count = rows.numbers[2];
-        const double per_interval = count / (rows.numbers[1] - first);
+        const double end = rows.numbers[1];
+        const double per_interval = count / (end - first);
         const size_t last = result.numbers.size() - 1;
         for (const T value : std::span(rows.values, rows.value_count())) {
-            const double at = std::floor((static_cast<double>(value) - first) * per_interval);
-            const size_t i = std::isnan(at) ? last
-                             : at < 0       ? 0
-                             : at < count   ? 1 + static_cast<size_t>(at)
-                                            : last - 1;
+            const auto number = static_cast<double>(value);
+            const double at =
+                std::clamp(std::floor((number - first) * per_interval), 0.0, count - 1);
+            const size_t i = std::isnan(number) ? last
+                             : number < first   ? 0
+                             : number >= end    ? last - 1
+                                                : 1 + static_cast<size_t>(at);
             ++result.numbers[i];
         }
     }
@@ -299,11 +303,12 @@ struct Top {
         shorten(into, numbers);
     }
 
+    /// Keeps more rows than are wanted, and only some of them in order: to sort them costs more than to read the next.
     template <class T>
     static void read(const FunctionRows<const T>& rows, FunctionResult& result) {
         const auto count = static_cast<size_t>(rows.numbers[0]);
         const bool of_sizes = rows.numbers[1] != 0;
-        double least = least_of(result, count, of_sizes);
+        Row least = least_of(result, count, of_sizes);
         for (size_t r = 0; r < rows.row_count; ++r) {
             const T* const row = rows.values + r * rows.width;
             double best = static_cast<double>(row[0]);
@@ -312,14 +317,18 @@ struct Top {
                 if (score(value, of_sizes) > score(best, of_sizes) || std::isnan(best))
                     best = value;
             }
-            if (std::isnan(best) || score(best, of_sizes) < least) continue;
+            if (std::isnan(best) || !Row{score(best, of_sizes), rows.keys[r]}.is_before(least))
+                continue;
             result.numbers.push_back(best);
             result.keys.push_back(rows.keys[r]);
             if (result.numbers.size() < 2 * count + 64) continue;
-            shorten(result, rows.numbers);
+            keep_first(result, rows.numbers);
             least = least_of(result, count, of_sizes);
         }
-        shorten(result, rows.numbers);
+    }
+
+    static void end(FunctionResult& result, std::span<const double> numbers) {
+        shorten(result, numbers);
     }
 
 private:
@@ -327,27 +336,55 @@ private:
         return of_sizes ? std::abs(value) : value;
     }
 
-    /// What a row must have to be among them.
-    [[nodiscard]] static double least_of(const FunctionResult& result, size_t count,
-                                         bool of_sizes) noexcept {
-        return result.numbers.size() < count ? -kInfinity
-                                             : score(result.numbers[count - 1], of_sizes);
+    struct Row {
+        double score = 0;
+        uint64_t key = 0;
+
+        [[nodiscard]] bool is_before(const Row& other) const noexcept {
+            return score > other.score || (score == other.score && key < other.key);
+        }
+    };
+
+    [[nodiscard]] static Row row_of(const FunctionResult& result, size_t i,
+                                    bool of_sizes) noexcept {
+        return {score(result.numbers[i], of_sizes), result.keys[i]};
     }
 
-    static void shorten(FunctionResult& result, std::span<const double> numbers) {
-        const bool of_sizes = numbers[1] != 0;
-        std::vector<size_t> order(result.numbers.size());
-        std::iota(order.begin(), order.end(), size_t{0});
-        const auto last = order.begin() + static_cast<ptrdiff_t>(std::min(
-                                              order.size(), static_cast<size_t>(numbers[0])));
-        std::partial_sort(order.begin(), last, order.end(), [&](size_t a, size_t b) {
-            const double one = score(result.numbers[a], of_sizes);
-            const double other = score(result.numbers[b], of_sizes);
-            return one > other || (one == other && result.keys[a] < result.keys[b]);
+    /// Before which a row must be to be among them. keep_first() puts it behind the others.
+    [[nodiscard]] static Row least_of(const FunctionResult& result, size_t count,
+                                      bool of_sizes) noexcept {
+        if (result.numbers.size() < count) return {-kInfinity, ~uint64_t{0}};
+        return row_of(result, count - 1, of_sizes);
+    }
+
+    /// Only the last of those that stay is where it belongs.
+    static void keep_first(FunctionResult& result, std::span<const double> numbers) {
+        put_in_order(result, numbers, [](auto begin, auto last, auto end, const auto& is_before) {
+            if (begin != last) std::nth_element(begin, last - 1, end, is_before);
         });
-        order.erase(last, order.end());
+    }
+
+    /// The first ones, in their order.
+    static void shorten(FunctionResult& result, std::span<const double> numbers) {
+        put_in_order(result, numbers, [](auto begin, auto last, auto end, const auto& is_before) {
+            std::partial_sort(begin, last, end, is_before);
+        });
+    }
+
+    template <class Order>
+    static void put_in_order(FunctionResult& result, std::span<const double> numbers,
+                             const Order& order) {
+        const bool of_sizes = numbers[1] != 0;
+        std::vector<size_t> rows(result.numbers.size());
+        std::iota(rows.begin(), rows.end(), size_t{0});
+        const auto last = rows.begin() + static_cast<ptrdiff_t>(std::min(
+                                             rows.size(), static_cast<size_t>(numbers[0])));
+        order(rows.begin(), last, rows.end(), [&](size_t a, size_t b) {
+            return row_of(result, a, of_sizes).is_before(row_of(result, b, of_sizes));
+        });
+        rows.erase(last, rows.end());
         FunctionResult kept;
-        for (const size_t i : order) {
+        for (const size_t i : rows) {
             kept.numbers.push_back(result.numbers[i]);
             kept.keys.push_back(result.keys[i]);
         }

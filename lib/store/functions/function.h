@@ -32,10 +32,13 @@
 ///  - `static const char* check(std::span<const double> numbers)`: what is wrong with them; null: nothing.
 ///  - `static constexpr bool kWantsKeys = true`: rows come with their keys.
 ///  - `static constexpr double kCost = 8`: of a value, in those that axpy takes (a third of a nanosecond or so).
-///    A piece of a call is cut so that it takes some milliseconds; what it costs more holds up pushes.
+///    A piece of a call is cut so that it takes some milliseconds; what it costs more holds up pushes. Less than 1
+///    counts as 1.
 ///  - `static constexpr uint32_t kVersion = 2`: servers refuse calls of another version.
 ///  - of one that reads, `static size_t results_max(std::span<const double> numbers)`: how many numbers, and how many
 ///    keys, a result has at most, up to 131072; left out: 512.
+///  - of one that reads, `static void end(weir::FunctionResult& result, std::span<const double> numbers)`: puts a result
+///    in its last form, before it travels, and before merge() gets it.
 ///  - of one that reads, `static void merge(weir::FunctionResult& into, const weir::FunctionResult& other,
 ///    std::span<const double> numbers)`: puts results of other rows together; left out: numbers are added up.
 ///

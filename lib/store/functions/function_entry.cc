@@ -16,6 +16,7 @@ std::string FunctionEntry::facts() const {
                     wants_keys ? "keys" : "rows");
     for (const FunctionNumber& number : numbers)
         facts += fmt::format(" {}={}", number.name, number.otherwise);
+    facts += fmt::format(" {}", cost);  // by which calls are cut
     return facts;
 }
 
@@ -78,9 +79,11 @@ uint64_t FunctionEntry::rows_max(ValueType type, uint32_t width, bool is_range) 
     constexpr double kBytes = size_t{4} << 20;  // of a range
     constexpr double kRows = size_t{1} << 15;   // of a list
 
-    const double row_cost = std::max(cost, 1e-3) * width;
-    const double of_range = kBytes / static_cast<double>(size_of(computed_type(type))) / row_cost;
-    const double rows = is_range ? of_range : std::min(of_range, kRows / std::max(cost, 1.0));
+    const double of_tables = std::max(1.0, (1.0 + tables) / 2);
+    const double value_cost = std::max(cost, 1.0) * of_tables;
+    const double of_range =
+        kBytes / static_cast<double>(size_of(computed_type(type))) / (value_cost * width);
+    const double rows = is_range ? of_range : std::min(of_range, kRows / value_cost);
     return std::max<uint64_t>(1, static_cast<uint64_t>(rows));
 }
 

@@ -41,6 +41,8 @@ struct FunctionEntry {
         merge{};
     /// Of a result: how many numbers, and how many keys.
     std::function<size_t(std::span<const double> numbers)> results_max{};
+    /// Puts a result in its last form, once all rows of a request were read; empty: it has it.
+    std::function<void(FunctionResult&, std::span<const double> numbers)> end{};
     bool is_penalty = false;  ///< it runs what the table's rule says (RuleEntry::penalty)
     std::shared_ptr<const void> owner{};  ///< of what the entry refers to; null: the program
     uint64_t id = 0;  ///< a hash of facts(), made by RuleRegistry::add(): names it on the wire
@@ -156,6 +158,8 @@ template <ServerFunction F>
                       F::merge(result, result, std::span<const double>());
                   })
         entry.merge = &F::merge;
+    if constexpr (requires(FunctionResult & result) { F::end(result, std::span<const double>()); })
+        entry.end = &F::end;
     if constexpr (requires { F::results_max(std::span<const double>()); })
         entry.results_max = &F::results_max;
     for (size_t i = 0; i < kComputedTypeCount; ++i) {

@@ -31,6 +31,12 @@ PieceLimits limits_for(const Operation& operation) {
             operation.extras->right.size() / size_of(operation.table->schema.value_type);
         keys_max = std::min(keys_max, std::max<uint64_t>(1, kFactorProductsMax / products));
     }
+    if (operation.erases) [[unlikely]] {  // servers read and reset the rows
+        const TableInfo& table = *operation.table;
+        keys_max = std::min(
+            keys_max,
+            std::max<uint64_t>(1, wire::kPieceBytesMax / (table.row_bytes + table.state_bytes)));
+    }
     if (const FunctionEntry* const function = operation.function(); function != nullptr)
         [[unlikely]] {
         const TableSchema& schema = operation.table->schema;
@@ -45,7 +51,8 @@ PieceLimits limits_for(const Operation& operation) {
 bool is_one_piece(const Operation& operation) noexcept {
     const uint64_t count = operation.count();
     if (count <= 1) return count == 1;
-    const bool has_more_limits = operation.rank() != 0 || operation.function() != nullptr;
+    const bool has_more_limits =
+        operation.rank() != 0 || operation.function() != nullptr || operation.erases;
     if (has_more_limits) [[unlikely]]
         return count <= limits_for(operation).keys_max;
     return count <= wire::kPieceBytesMax && count * row_bytes_of(operation) <= wire::kPieceBytesMax;

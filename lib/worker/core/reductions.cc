@@ -57,6 +57,12 @@ Reductions::CallId Reductions::start(Question question, uint64_t deadline_ns,
 Status Reductions::begin(CallId id, Call& call, const Question& question, uint64_t deadline_ns) {
     WEIR_TRY(standing_.check_ready());
     WEIR_TRY(tables_.check_dropped(question.table->schema));
+    CallResult result;
+    WEIR_TRY(safely(question, [&]() -> Status {
+        question.function->begin(question.call.numbers, result);
+        return {};
+    }));
+    result.first_iteration = ~uint64_t{0};
     call.table = question.table->schema.id;
     call.is_push = false;
     ++call.open_requests;
@@ -67,11 +73,23 @@ Status Reductions::begin(CallId id, Call& call, const Question& question, uint64
                         .has_deadline = deadline_ns != 0,
                         .left = positions_of(*question.table, question.keys),
                         .walks = {},
-                        .result = {}};
-    question.function->begin(question.call.numbers, reduction.result);
-    reduction.result.first_iteration = ~uint64_t{0};
+                        .result = std::move(result)};
     open_.push_back(std::move(reduction));
     return {};
+}
+
+/// What code of the program throws, as results begin and are put together, ends the call.
+template <class Work>
+Status Reductions::safely(const Question& question, const Work& work) {
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (...) {
+        return Error(Errc::kException,
+                     fmt::format("function '{}' threw as results were put together: {}",
+                                 question.function->name, text_of_exception()));
+    }
 }
 
 size_t Reductions::poll() {
@@ -92,7 +110,7 @@ bool Reductions::poll(Reduction& reduction, size_t& done) {
     Call* call = calls_.find(reduction.call);
     const bool is_wanted = call != nullptr && !call->has_ended() && !call->is_unwatched();
     Status status;
-    if (is_wanted) status = go_on_safely(reduction, done);
+    if (is_wanted) status = safely(reduction.question, [&] { return go_on(reduction, done); });
     if (is_wanted && status && (!reduction.walks.empty() || !reduction.left.ranges().empty()))
         return true;
     for (const Walk& walk : reduction.walks) {
@@ -105,22 +123,10 @@ bool Reductions::poll(Reduction& reduction, size_t& done) {
         result.first_iteration = std::min(result.first_iteration, result.last_iteration);
         if (reduction.question.result != nullptr) *reduction.question.result = std::move(result);
     }
+    if (!is_wanted) status = Error(Errc::kCancelled, "nobody asked for its result any more");
     if (!status) call->note_error(std::move(status).error());
     calls_.request_ended(reduction.call, [](CallId) { return false; });
     return false;
-}
-
-/// What code of the program throws, as it puts results together, ends this call.
-Status Reductions::go_on_safely(Reduction& reduction, size_t& done) {
-    try {
-        return go_on(reduction, done);
-    } catch (const std::bad_alloc&) {
-        throw;
-    } catch (...) {
-        return Error(Errc::kException,
-                     fmt::format("function '{}' threw as results were put together: {}",
-                                 reduction.question.function->name, text_of_exception()));
-    }
 }
 
 Status Reductions::go_on(Reduction& reduction, size_t& done) {
@@ -265,6 +271,9 @@ Error Reductions::explained(const Reduction& reduction, const Walk& walk, const 
     const std::string& function = reduction.question.function->name;
     std::string text = why.text();
     if (why.code() == Errc::kUnavailable) text = ReplyErrors::unknown_function(who, function);
+    if (why.code() == Errc::kNotFound)
+        text = fmt::format("at {}: it, or a table that the function reads, was dropped by a worker",
+                           who);
     if (why.code() == Errc::kOutOfRange)
         text = fmt::format("it has found a result of another size than it says, at {}", who);
     if (why.code() == Errc::kProtocol) text = fmt::format("{}: {}", who, text);

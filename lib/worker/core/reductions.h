@@ -92,7 +92,8 @@ private:
     [[nodiscard]] Status begin(CallId id, Call& call, const Question& question,
                                uint64_t deadline_ns);
     [[nodiscard]] bool poll(Reduction& reduction, size_t& done);
-    [[nodiscard]] Status go_on_safely(Reduction& reduction, size_t& done);
+    template <class Work>
+    [[nodiscard]] static Status safely(const Question& question, const Work& work);
     [[nodiscard]] Status go_on(Reduction& reduction, size_t& done);
     [[nodiscard]] bool has_moved(const Walk& walk) const;
     static void give_up(Reduction& reduction, Walk& walk);
