@@ -41,8 +41,7 @@ public:
 
     /// Runs it on rows that lie side by side in all tables. Of one that reads, those of other tables are copied first,
     /// a few at a time: tables of a size often lie so that each read of one closes the row of memory chips that the
-    /// next read of another needs, which halves the speed of a dot product. (Beside a core's, measured: 0.51, and 0.73
-    /// with copies. axpy, which also writes: 0.78, and 0.67.)
+    /// next read of another needs, which halves the speed of a dot product. axpy, which also writes, gains nothing.
     void run_in_place(std::byte* values, std::span<const std::byte* const> with, size_t row_count,
                       FunctionResult& result) {
         const bool copies = !with.empty() && !call_.function->changes;
