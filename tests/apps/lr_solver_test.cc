@@ -37,7 +37,7 @@ Trained train(const Sample& sample, uint32_t worker_count, const LrOptions& opti
         auto result = solver->solve();
         REQUIRE(result);
         results[index] = *result;
-        auto model = solver->model();
+        auto model = solver->model(true);
         REQUIRE(model);
         models[index] = *model;
     });

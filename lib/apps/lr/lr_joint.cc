@@ -110,7 +110,7 @@ Result<std::vector<double>> LrSolver::newton_step(const JointSet& set, double ob
         const uint64_t column = set.columns[k];
         if (column == linalg::kNoColumn) continue;
         linalg::gradient(columns(), {column, column + 1}, scratch_, gradient.subspan(k, 1));
-        weights[k] = weights_[column] * counted_part(column);
+        weights[k] = weights_[column] * owners_.counted_part(column);
     }
     for (double& slope : scratch_)
         slope = std::max(std::abs(slope) * (1 - std::abs(slope)), kBendMin);

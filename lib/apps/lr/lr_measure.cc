@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "lib/apps/lr/dual_bound.h"
 #include "lib/apps/lr/lr_solver.h"
 #include "lib/apps/lr/lr_totals.h"
 #include "lib/base/prox.h"
@@ -33,12 +34,13 @@ Status LrSolver::measure(Totals& totals) {
     double entries = 0;
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
         const uint32_t column = nonzeros_.columns[k];
-        penalty += std::abs(nonzeros_.values[k]) * counted_part(column);
-        count += counted_part(column);
+        penalty += std::abs(nonzeros_.values[k]) * owners_.counted_part(column);
+        count += owners_.counted_part(column);
         entries += static_cast<double>(matrix_.offsets[column + 1] - matrix_.offsets[column]);
     }
-    totals.system = history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
-                                    [this](uint32_t column) { return counted_part(column); });
+    totals.system =
+        history_.system(matrix_.labels, {nonzeros_, margins_}, options_.l1,
+                        [this](uint32_t column) { return owners_.counted_part(column); });
     std::array<double, 5 + PassHistory::kSystemSize> sums = {};
     sums[0] = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
     sums[1] = count;
@@ -89,34 +91,23 @@ void LrSolver::refresh_margins() {
     linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
 }
 
-/// Updates dual_, the lower bound of the optimum: it computes the dual objective at the dual
-/// point of the margins, scaled into the feasible set.
+/// Updates dual_, the lower bound of the optimum.
 Status LrSolver::measure_gap(double objective) {
     next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
-    if (options_.l1 == 0) return {};  // without a penalty only alpha = 0 is sure to be feasible
+    if (options_.l1 == 0) return {};
     linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
     double steepest = 0;
     for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
         const linalg::ColumnRange range = group_range(group);
         const std::span<double> gradient = pairs_.first(range.size());
         linalg::gradient(columns(), range, scratch_, gradient);
-        if (exchange_->worker_count() > 1) {
-            list_shared(group);
-            const std::span<double> sums = pulled_.first(shared_keys_.size());
-            for (uint64_t i = 0; i < sums.size(); ++i)
-                sums[i] = gradient[shared_columns_[i] - range.begin];
-            WEIR_TRY(exchange_->sum_by_key(shared_keys_, sums));
-            for (uint64_t i = 0; i < sums.size(); ++i)
-                gradient[shared_columns_[i] - range.begin] = sums[i];
-        }
+        WEIR_TRY(owners_.sum_by_feature(*exchange_, group, gradient, pulled_));
         for (const double slope : gradient)
             steepest = std::max(steepest, std::abs(slope));
     }
-    WEIR_TRY(exchange_->max({&steepest, 1}));
-    const double scale = steepest > options_.l1 ? options_.l1 / steepest : 1.0;
-    double dual = linalg::logistic_dual(matrix_.labels, margins_, scale);
-    WEIR_TRY(exchange_->sum({&dual, 1}));
-    dual_ = std::max(dual_, std::min(dual, objective));
+    WEIR_ASSIGN(const double bound,
+                dual_bound(*exchange_, matrix_.labels, margins_, options_.l1, steepest, objective));
+    dual_ = std::max(dual_, bound);
     return {};
 }
 
@@ -141,7 +132,7 @@ Status LrSolver::step(const SparseWeights& direction, double objective) {
     const SparseWeights weights = SparseWeights::of(weights_);
     double now = linalg::logistic_loss_sum(matrix_.labels, margins_);
     for (uint64_t k = 0; k < weights.size(); ++k)
-        now += options_.l1 * std::abs(weights.values[k]) * counted_part(weights.columns[k]);
+        now += options_.l1 * std::abs(weights.values[k]) * owners_.counted_part(weights.columns[k]);
     WEIR_TRY(exchange_->sum({&now, 1}));
     if (!(now <= objective)) return return_to_best();
     best_ = weights;
@@ -153,7 +144,7 @@ Status LrSolver::step(const SparseWeights& direction, double objective) {
 Result<double> LrSolver::search_line(const SparseWeights& direction, double objective) {
     std::array<double, kSteps.size()> sums = {};
     for_each_column(nonzeros_, direction, [&](uint32_t column, double weight, double change) {
-        const double part = options_.l1 * counted_part(column);
+        const double part = options_.l1 * owners_.counted_part(column);
         for (uint64_t s = 0; s < kSteps.size(); ++s) {
             sums[s] += part * std::abs(weight + kSteps[s] * change);
         }
@@ -173,7 +164,7 @@ Result<double> LrSolver::search_line(const SparseWeights& direction, double obje
 Status LrSolver::move(const SparseWeights& direction, double step) {
     std::vector<uint64_t> mine;
     for (uint64_t i = 0; i < direction.size(); ++i) {
-        if (is_mine_.empty() || is_mine_[direction.columns[i]]) mine.push_back(i);
+        if (owners_.is_mine(direction.columns[i])) mine.push_back(i);
     }
     const auto key_of = [&](uint64_t i) { return matrix_.keys[direction.columns[i]]; };
     std::sort(mine.begin(), mine.end(),

@@ -45,7 +45,8 @@ void LrSolver::choose_features() {
         filter_.leave_out_resting(weights_);
     }
     left_out_count_ = 0;
-    filter_.for_each_left_out([&](uint64_t column) { left_out_count_ += counted_part(column); });
+    filter_.for_each_left_out(
+        [&](uint64_t column) { left_out_count_ += owners_.counted_part(column); });
     woken_count_ = 0;
 }
 
@@ -99,7 +100,7 @@ void LrSolver::take_weights(linalg::ColumnRange range, std::span<const double> p
         const uint64_t column = range.begin + k;
         const double delta = pulled[k] - weights_[column];
         if (step && is_at_rest(weights_[column]) && pulled[k] != 0)
-            woken_count_ += counted_part(column);
+            woken_count_ += owners_.counted_part(column);
         weights_[column] = pulled[k];
         if (step) trust_[column] = next_trust(trust_[column], delta);
         if (delta != 0)

@@ -86,7 +86,8 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
         bool is_number = true;
     };
 
-    const std::array<Option, 8> same{{
+    const std::array<Option, 9> same{{
+        {"solver", fingerprint(name_of(options.solver.kind)), false},
         {"passes", static_cast<double>(options.solver.pass_count_max)},
         {"tolerance", options.solver.tolerance},
         {"blocks", static_cast<double>(options.solver.block_count)},
@@ -383,6 +384,18 @@ void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& 
     }
 }
 
+template <class Solver>
+Result<std::unique_ptr<BatchSolver>> kept(Result<Solver> made) {
+    if (!made) return made.error();
+    return std::unique_ptr<BatchSolver>(std::make_unique<Solver>(*std::move(made)));
+}
+
+/// As LrOptions::kind says. A collective.
+Result<std::unique_ptr<BatchSolver>> make_solver(BlockExchange& exchange,
+                                                 data::Examples&& examples, LrOptions options) {
+    return kept(LrSolver::create(exchange, std::move(examples), std::move(options)));
+}
+
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
                         std::vector<LrProgress>& passes) {
     Result<WorkShare> taken = take_share(client, options);
@@ -414,20 +427,20 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     if (newest) {
         WEIR_ASSIGN(of_round.init, read_newest(client, examples->keys, *newest));
     }
-    WEIR_ASSIGN(LrSolver solver,
-                LrSolver::create(*exchange, *std::move(examples), std::move(of_round)));
-    run.data_bytes = solver.data_bytes();
-    WEIR_ASSIGN(run.result, solver.solve());
+    WEIR_ASSIGN(const std::unique_ptr<BatchSolver> solver,
+                make_solver(*exchange, *std::move(examples), std::move(of_round)));
+    run.data_bytes = solver->data_bytes();
+    WEIR_ASSIGN(run.result, solver->solve());
     // The first worker writes the model; the others need it only for the test files.
     const bool wanted = run.is_first || !options.test.empty();
-    WEIR_ASSIGN(run.model, solver.model(wanted));
+    WEIR_ASSIGN(run.model, solver->model(wanted));
     Scores scores;
-    scores.add(solver.labels(), solver.margins());
+    scores.add(solver->labels(), solver->margins());
     WEIR_ASSIGN(run.train, measure(*exchange, scores));
     add_model_warnings(options.solver, !newest, run);
     const bool stopped = run.result.end == LrEnd::kStopped;
     if (!options.test.empty() && !stopped)
-        WEIR_TRY(test(client, *exchange, options, solver.keys(), run));
+        WEIR_TRY(test(client, *exchange, options, solver->keys(), run));
     WEIR_ASSIGN(run.traffic, count_traffic(client));
     WEIR_TRY(client.barrier());
     return run;

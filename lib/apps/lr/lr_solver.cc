@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "lib/apps/allgather.h"
 #include "lib/apps/lr/lr_totals.h"
 #include "lib/base/clock.h"
 #include "lib/base/prox.h"
@@ -82,10 +80,6 @@ std::span<const uint64_t> LrSolver::group_keys(uint32_t group) const noexcept {
     return std::span(matrix_.keys).subspan(range.begin, range.size());
 }
 
-double LrSolver::counted_part(uint64_t column) const noexcept {
-    return owner_count_.empty() ? 1.0 : 1.0 / owner_count_[column];
-}
-
 Status LrSolver::prepare() {
     weights_.assign(matrix_.column_count(), 0);
     trust_.assign(matrix_.column_count(), static_cast<float>(kFirstTrust));
@@ -103,60 +97,15 @@ Status LrSolver::prepare() {
     WEIR_ASSIGN(pairs_, exchange_->make_buffer(2 * widest));
     WEIR_ASSIGN(pulled_, exchange_->make_buffer(widest));
     filter_ = KktFilter(matrix_.group_begin, matrix_.keys);
-    return count_owners();
-}
-
-/// Counts the workers that have each feature, and from that the features of all workers.
-Status LrSolver::count_owners() {
-    if (exchange_->worker_count() > 1) {
-        owner_count_.resize(matrix_.column_count());
-        double mine = 0;
-        for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
-            const linalg::ColumnRange range = group_range(group);
-            const std::span<double> ones = pulled_.first(range.size());
-            std::fill(ones.begin(), ones.end(), 1.0);
-            WEIR_TRY(exchange_->sum_by_key(group_keys(group), ones));
-            for (uint64_t k = 0; k < range.size(); ++k) {
-                owner_count_[range.begin + k] = static_cast<uint32_t>(ones[k]);
-                mine += 1 / ones[k];
-            }
-        }
-        WEIR_TRY(find_first_owners());
-        WEIR_TRY(exchange_->sum({&mine, 1}));
-        plan_.feature_count = static_cast<uint64_t>(std::llround(mine));
-    }
-    const double worker_count = exchange_->worker_count();
-    pass_count_min_ = std::clamp(kPatienceNs * worker_count / plan_.pass_cost_ns, kPassCountMin,
-                                 kCheapPassCountMin);
+    WEIR_ASSIGN(owners_,
+                FeatureOwners::find(*exchange_, matrix_.keys, matrix_.group_begin, pulled_));
+    plan_.feature_count = owners_.feature_count();
+    pass_count_min_ = std::clamp(kPatienceNs * exchange_->worker_count() / plan_.pass_cost_ns,
+                                 kPassCountMin, kCheapPassCountMin);
     result_.example_count = plan_.example_count;
     result_.feature_count = plan_.feature_count;
     result_.block_count = plan_.block_count;
     return {};
-}
-
-Status LrSolver::find_first_owners() {
-    is_mine_.assign(matrix_.column_count(), true);
-    const double own = -static_cast<double>(exchange_->worker_index());
-    for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
-        list_shared(group);
-        const std::span<double> first = pulled_.first(shared_keys_.size());
-        std::fill(first.begin(), first.end(), own);
-        WEIR_TRY(exchange_->max_by_key(shared_keys_, first));
-        for (uint64_t i = 0; i < first.size(); ++i)
-            is_mine_[shared_columns_[i]] = first[i] == own;
-    }
-    return {};
-}
-
-void LrSolver::list_shared(uint32_t group) {
-    shared_columns_.clear();
-    shared_keys_.clear();
-    const linalg::ColumnRange range = group_range(group);
-    for (uint64_t column = range.begin; column < range.end; ++column) {
-        if (owner_count_[column] < 2) continue;
-        shared_columns_.push_back(static_cast<uint32_t>(column));
-        shared_keys_.push_back(matrix_.keys[column]);
-    }
 }
 
 Result<LrResult> LrSolver::solve() {
@@ -233,7 +182,7 @@ Status LrSolver::take_init() {
         const auto found =
             std::lower_bound(init.keys.begin(), init.keys.end(), matrix_.keys[column]);
         if (found == init.keys.end() || *found != matrix_.keys[column]) continue;
-        known += counted_part(column);
+        known += owners_.counted_part(column);
         start.columns.push_back(static_cast<uint32_t>(column));
         start.values.push_back(init.weights[static_cast<size_t>(found - init.keys.begin())]);
     }
@@ -287,70 +236,14 @@ Status LrSolver::finish() {
     refresh_margins();
     double penalty = 0;
     for (uint64_t k = 0; k < nonzeros_.size(); ++k) {
-        penalty += std::abs(nonzeros_.values[k]) * counted_part(nonzeros_.columns[k]);
+        penalty += std::abs(nonzeros_.values[k]) * owners_.counted_part(nonzeros_.columns[k]);
     }
     result_.objective = linalg::logistic_loss_sum(matrix_.labels, margins_) + options_.l1 * penalty;
     return exchange_->sum(std::span(&result_.objective, 1));
 }
 
 Result<Model> LrSolver::model(bool wanted) {
-    std::vector<uint64_t> columns;  // those with weights that are not 0, sorted by key
-    for (uint64_t column = 0; column < weights_.size(); ++column) {
-        if (weights_[column] != 0) columns.push_back(column);
-    }
-    std::sort(columns.begin(), columns.end(),
-              [&](uint64_t a, uint64_t b) { return matrix_.keys[a] < matrix_.keys[b]; });
-    WEIR_TRY(keep_own_part(columns));
-    std::vector<uint64_t> mine;
-    for (const uint64_t column : columns) {
-        mine.push_back(matrix_.keys[column]);
-        mine.push_back(std::bit_cast<uint64_t>(weights_[column]));
-    }
-    WEIR_ASSIGN(const std::vector<uint64_t> all, allgather(*exchange_, mine, wanted));
-    std::vector<std::pair<uint64_t, uint64_t>> entries;
-    for (uint64_t i = 0; i < all.size(); i += 2)
-        entries.emplace_back(all[i], all[i + 1]);
-    std::sort(entries.begin(), entries.end());
-    // Two workers may have drawn the same number for a key, and both have sent it.
-    entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
-    Model model;
-    for (const auto& [key, weight] : entries) {
-        model.keys.push_back(key);
-        model.weights.push_back(std::bit_cast<double>(weight));
-    }
-    return model;
-}
-
-/// Keeps those of the columns, sorted by key, that this worker reports, so that the workers report
-/// about as many features each. A feature of one worker is that worker's. A feature of all workers
-/// belongs to one of them by a hash of the key. Only for the others the workers ask each other:
-/// each that has the feature draws a pseudo-random number from the key and its index, and the
-/// greatest number reports it.
-Status LrSolver::keep_own_part(std::vector<uint64_t>& columns) {
-    const uint32_t worker_count = exchange_->worker_count();
-    if (worker_count == 1) return {};
-    const uint64_t worker = mix64(exchange_->worker_index() + uint64_t{1});
-    std::vector<uint64_t> keys;
-    std::vector<double> drawn;
-    for (const uint64_t column : columns) {
-        const uint32_t owners = owner_count_[column];
-        if (owners == 1 || owners == worker_count) continue;
-        keys.push_back(matrix_.keys[column]);
-        drawn.push_back(static_cast<double>(mix64(keys.back() ^ worker) >> 11));
-    }
-    std::vector<double> greatest = drawn;
-    if (worker_count > 2) WEIR_TRY(exchange_->max_by_key(keys, greatest));
-    uint64_t asked = 0;
-    std::erase_if(columns, [&](uint64_t column) {
-        const uint32_t owners = owner_count_[column];
-        if (owners == 1) return false;
-        if (owners == worker_count)
-            return mix64(matrix_.keys[column] ^ options_.seed) % worker_count !=
-                   exchange_->worker_index();
-        const uint64_t i = asked++;
-        return greatest[i] != drawn[i];
-    });
-    return {};
+    return owners_.gather(*exchange_, weights_, 1, wanted);
 }
 
 }  // namespace weir::apps

@@ -32,7 +32,9 @@
 #include <span>
 #include <vector>
 
+#include "lib/apps/lr/batch_solver.h"
 #include "lib/apps/lr/block_exchange.h"
+#include "lib/apps/lr/feature_owners.h"
 #include "lib/apps/lr/feature_plan.h"
 #include "lib/apps/lr/lr_types.h"
 #include "lib/apps/lr/pass_history.h"
@@ -45,36 +47,28 @@
 
 namespace weir::apps {
 
-/// All workers make the same calls of create(), solve() and model() in the same order: each is a
-/// collective. Thread: the worker's own.
-class LrSolver {
+class LrSolver final : public BatchSolver {
 public:
     /// Plans the blocks together with the other workers and lays out this worker's examples by
-    /// block.
+    /// block. A collective.
     ///
     /// Errors: kInvalidArgument for invalid options, and if no worker has an example; those of
     ///     the exchange, as in all functions here
     [[nodiscard]] static Result<LrSolver> create(BlockExchange& exchange, data::Examples&& examples,
                                                  LrOptions options);
 
-    /// Trains from the weights of LrOptions::init; other weights start at 0. Call it once.
-    [[nodiscard]] Result<LrResult> solve();
+    [[nodiscard]] Result<LrResult> solve() override;
+    [[nodiscard]] Result<Model> model(bool wanted) override;
 
-    /// Returns the weights that are not 0, of all workers' features. One worker sends each weight
-    /// to the servers; every worker that wants the model receives it once.
-    ///
-    /// wanted: false: this worker only contributes, and gets an empty model
-    [[nodiscard]] Result<Model> model(bool wanted = true);
+    [[nodiscard]] std::span<const uint64_t> keys() const noexcept override { return matrix_.keys; }
 
-    /// This worker's features, and the labels and margins (w.x) of its examples after solve().
-    [[nodiscard]] std::span<const uint64_t> keys() const noexcept { return matrix_.keys; }
+    [[nodiscard]] std::span<const int8_t> labels() const noexcept override {
+        return matrix_.labels;
+    }
 
-    [[nodiscard]] std::span<const int8_t> labels() const noexcept { return matrix_.labels; }
+    [[nodiscard]] std::span<const double> margins() const noexcept override { return margins_; }
 
-    [[nodiscard]] std::span<const double> margins() const noexcept { return margins_; }
-
-    /// Bytes of this worker's matrix, keys and labels.
-    [[nodiscard]] uint64_t data_bytes() const noexcept { return matrix_.data_bytes(); }
+    [[nodiscard]] uint64_t data_bytes() const noexcept override { return matrix_.data_bytes(); }
 
 private:
     struct Totals;
@@ -86,15 +80,8 @@ private:
     [[nodiscard]] linalg::Columns columns() const noexcept;
     [[nodiscard]] linalg::ColumnRange group_range(uint32_t group) const noexcept;
     [[nodiscard]] std::span<const uint64_t> group_keys(uint32_t group) const noexcept;
-    /// 1 / (number of workers that have the feature). Each of them counts this part of the
-    /// weight, so that sums over workers count every weight once.
-    [[nodiscard]] double counted_part(uint64_t column) const noexcept;
 
     [[nodiscard]] Status prepare();
-    [[nodiscard]] Status count_owners();
-    [[nodiscard]] Status find_first_owners();
-    /// Features of the group that another worker has, too.
-    void list_shared(uint32_t group);
     [[nodiscard]] Status run_pass();
     void choose_features();
     [[nodiscard]] std::span<const float> trust_of(const FeatureRange& range) const noexcept;
@@ -122,7 +109,6 @@ private:
     [[nodiscard]] Result<JointSet> choose_jointly(double fraction);
     [[nodiscard]] Result<std::vector<double>> newton_step(const JointSet& set, double objective);
     [[nodiscard]] Status finish();
-    [[nodiscard]] Status keep_own_part(std::vector<uint64_t>& columns);
 
     BlockExchange* exchange_;
     LrOptions options_;
@@ -133,8 +119,7 @@ private:
 
     std::vector<double> weights_;         // per column, as the servers have them
     std::vector<float> trust_;            // per column, never below the servers'
-    std::vector<uint32_t> owner_count_;   // per column: workers that have it; empty: one worker
-    std::vector<bool> is_mine_;           // per column: no worker before has it; empty: all are
+    FeatureOwners owners_;                // of the columns, by group
     std::vector<double> margins_;         // per row
     std::vector<linalg::RowTerm> terms_;  // per row
     std::vector<double> scratch_;         // per row
@@ -150,12 +135,10 @@ private:
     double joint_spent_ns_ = 0;  // estimated cost of the joint steps minus that of the passes
     uint64_t joint_count_ = 0;   // joint steps taken
 
-    std::span<double> pairs_;               // the values that a block pushes
-    std::span<double> pulled_;              // the weights that a block pulls
-    std::vector<uint32_t> shared_columns_;  // of list_shared()
-    std::vector<uint64_t> shared_keys_;
-    uint64_t iteration_ = 0;  // the last one pushed
-    double dual_ = 0;         // the best lower bound of the optimum so far
+    std::span<double> pairs_;   // the values that a block pushes
+    std::span<double> pulled_;  // the weights that a block pulls
+    uint64_t iteration_ = 0;    // the last one pushed
+    double dual_ = 0;           // the best lower bound of the optimum so far
     uint32_t next_gap_pass_ = 0;
     uint64_t start_ns_ = 0;
     LrResult result_;

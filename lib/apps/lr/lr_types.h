@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "lib/apps/model.h"
@@ -25,8 +27,18 @@ struct LrProgress {
     double filtered_share = 0;  ///< of the features: those that it left out; see LrOptions::kkt
 };
 
+/// The ways to the optimum of examples that the workers hold.
+enum class BatchKind : uint8_t {
+    kProx,  ///< LrSolver
+};
+
+/// "prox".
+[[nodiscard]] std::string_view name_of(BatchKind kind) noexcept;
+[[nodiscard]] std::optional<BatchKind> batch_kind_named(std::string_view name) noexcept;
+
 /// Minimises  sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1.
 struct LrOptions {
+    BatchKind kind = BatchKind::kProx;
     double l1 = 1;
     uint32_t pass_count_max = 2000;
     /// Training ends at this relative gap, or when passes gain no more. 0: neither ends it.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/apps/lr/lr_run.h"
@@ -19,8 +20,7 @@ namespace weir::tools {
 
 struct LrFlags {
     JobFlags job;
-    /// None: block steps on examples in memory, as `run` says.
-    std::optional<apps::OnlineSolver> solver;
+    std::optional<apps::OnlineSolver> solver;  ///< none: `run` says which, on examples in memory
     apps::LrRunOptions run;
     apps::OnlineOptions online;
     std::string init;  ///< a model file
@@ -40,6 +40,18 @@ struct LrFlags {
     [[nodiscard]] bool joins() const noexcept { return !join.empty(); }
 
     [[nodiscard]] bool is_online() const noexcept { return solver.has_value(); }
+
+    [[nodiscard]] std::string_view solver_name() const noexcept {
+        return solver ? apps::name_of(*solver) : apps::name_of(run.solver.kind);
+    }
+
+    /// Returns whether there is one of that name.
+    bool take_solver(std::string_view name) noexcept {
+        const auto batch = apps::batch_kind_named(name);
+        solver = apps::solver_named(name);
+        run.solver.kind = batch.value_or(run.solver.kind);
+        return solver || batch;
+    }
 };
 
 /// The output files. Only the worker that writes them checks, before the training, that they can

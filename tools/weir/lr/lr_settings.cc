@@ -39,7 +39,7 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
     return {{kFormatKey, kFormat},
             {"train", names_of(run.train)},
             {"train_files", run.train.size()},
-            {"solver", flags.solver ? name_of(*flags.solver) : ""},
+            {"solver", flags.solver_name()},
             {"stream", names_of(flags.online.stream)},
             {"stream_files", flags.online.stream.size()},
             {"loss", name_of(flags.online.loss)},
@@ -141,7 +141,7 @@ Status take_training(const Json& from, LrFlags& flags) {
     from.at("skip_bad").get_to(run.skip_bad);
     const std::string filters = from.at("filters");
     WEIR_ASSIGN(run.filters, Filters::parse(filters));
-    flags.solver = apps::solver_named(from.at("solver").get<std::string>());
+    flags.take_solver(from.at("solver").get<std::string>());
     apps::OnlineOptions& online = flags.online;
     online.loss = apps::loss_named(from.at("loss").get<std::string>()).value_or(online.loss);
     if (const std::string classes = from.at("classes"); !classes.empty()) {

@@ -12,9 +12,6 @@
 namespace weir::tools {
 namespace {
 
-/// The solver that reads all examples into memory.
-constexpr const char* kBatchSolver = "prox";
-
 /// Lines of a mini-batch: more of them are in no chunk of the stream.
 constexpr uint64_t kBatchMax = 65'536;
 
@@ -48,14 +45,13 @@ void add_online_flags(CLI::App& command, LrFlags& flags) {
     apps::OnlineOptions& online = flags.online;
     command
         .add_option_function<std::string>(
-            "--solver",
-            [&flags](const std::string& text) { flags.solver = apps::solver_named(text); },
+            "--solver", [&flags](const std::string& text) { flags.take_solver(text); },
             "prox: block steps to the optimum, on examples in memory (--train); ftrl, adagrad, "
             "adam: "
             "online, on examples that are read once (--stream); default: prox")
         ->option_text("WORD")
         ->check([](const std::string& text) {
-            const bool is_known = text == kBatchSolver || apps::solver_named(text);
+            const bool is_known = apps::batch_kind_named(text) || apps::solver_named(text);
             return is_known ? "" : text + ": must be prox, ftrl, adagrad or adam";
         });
     command.add_option("--stream", online.stream,
