@@ -33,6 +33,15 @@ template <class T>
     return far > rest ? far : rest;
 }
 
+/// The same in float32, and rounded up: for who bounds the next step of a server, which has it in full.
+[[nodiscard]] inline float trust_bound_after(float trust, double step) noexcept {
+    const double next = trust_after<double>(trust, step);
+    const auto rounded = static_cast<float>(next);
+    return static_cast<double>(rounded) < next
+               ? std::nextafter(rounded, std::numeric_limits<float>::infinity())
+               : rounded;
+}
+
 /// The weight 0 of a key that does not rest has the sign that no step gives. So workers learn from a
 /// pulled weight, without another byte, what only the servers know: the gradient of all workers. Keys at
 /// rest, which are most of them, have no bit at all, and travel as nothing (zeros.h).

@@ -38,6 +38,17 @@ void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> 
         [](uint64_t) {});
 }
 
+void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
+               double factor, std::span<double> reach) {
+    for_each(
+        matrix, range, reach.data(),
+        [&](uint64_t k, uint32_t row, float value) {
+            reach[row] +=
+                factor * static_cast<double>(std::abs(value)) * static_cast<double>(trust[k]);
+        },
+        [](uint64_t) {});
+}
+
 void gradient_and_curvature(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                             std::span<const RowTerm> terms, std::span<double> pairs) {
     double slope = 0;

@@ -35,6 +35,10 @@ struct RowTerm {
 void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
                std::span<RowTerm> terms);
 
+/// reach[i] += factor * |x_ij| * trust[j - range.begin] for every non-zero of the range.
+void add_reach(const Columns& matrix, ColumnRange range, std::span<const float> trust,
+               double factor, std::span<double> reach);
+
 /// Per column of the range: pairs[2 k] = g_j, the gradient, and pairs[2 k + 1] = u_j, a curvature
 /// such that loss(w + d) <= loss(w) + g.d + sum_j u_j d_j^2 / 2 for every step d of the block
 /// with |d_j| <= trust_j. `terms` are those after linalg::logistic_terms().

@@ -18,24 +18,23 @@ constexpr uint32_t kSettlingPasses = 3;
 
 }  // namespace
 
-void KktSchedule::end_pass(uint64_t woken, uint64_t nonzero, bool next_is_whole) noexcept {
-    if (is_whole()) {
-        if (has_left_out_ && whole_in_row_ == 0) adapt(woken, nonzero);
+void KktSchedule::begin_next(bool whole) noexcept {
+    if (is_whole_) {
         ++whole_in_row_;
-        filtered_left_ = interval_;
+        left_out_in_row_ = 0;
     } else {
         has_left_out_ = true;
         whole_in_row_ = 0;
-        --filtered_left_;
+        ++left_out_in_row_;
     }
-    if (next_is_whole || lambda_ == 0) filtered_left_ = 0;
+    is_whole_ = whole || lambda_ == 0 || left_out_in_row_ >= interval_;
 }
 
 bool KktSchedule::may_settle() const noexcept {
     return is_whole() && (!has_left_out_ || whole_in_row_ + 1 >= kSettlingPasses);
 }
 
-void KktSchedule::adapt(uint64_t woken, uint64_t nonzero) noexcept {
+void KktSchedule::judge(uint64_t woken, uint64_t nonzero) noexcept {
     if (woken > nonzero / kNonzerosPerWoken) {
         margin_ = std::min(2 * margin_, kMarginMax);
         interval_ = std::max(interval_ / 2, 1U);

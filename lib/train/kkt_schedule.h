@@ -22,8 +22,8 @@ public:
     /// `lambda`: of the penalty; 0: nothing is ever at rest, and all passes are over all features.
     explicit KktSchedule(double lambda) noexcept : lambda_(lambda) {}
 
-    /// Whether the next pass, or the one that is under way, is over all features.
-    [[nodiscard]] bool is_whole() const noexcept { return filtered_left_ == 0; }
+    /// Whether the pass that is under way is over all features.
+    [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
 
     /// For prox_l1_step(): lambda - delta in a pass over all features. Next to nothing in others: what they keep
     /// is kept until the next of these.
@@ -32,26 +32,32 @@ public:
         return is_whole() ? lambda_ * (1 - margin_) : kNothingRests;
     }
 
-    /// Ends the pass that is under way.
-    ///
-    /// woken: features of all workers that were at rest when it began and whose weight it has moved
+    /// Whether the pass that is under way says how good the margin is: then judge() is called with its totals. They
+    /// may come late, when the next pass has begun.
+    [[nodiscard]] bool is_judging() const noexcept {
+        return is_whole() && has_left_out_ && whole_in_row_ == 0;
+    }
+
+    /// woken: features of all workers that were at rest when that pass began and whose weight it has moved
     /// nonzero: features of all workers whose weight is not 0
-    /// next_is_whole: whatever the schedule says, such as before a pass that may be the last
-    void end_pass(uint64_t woken, uint64_t nonzero, bool next_is_whole) noexcept;
+    void judge(uint64_t woken, uint64_t nonzero) noexcept;
+
+    /// Ends the pass that is under way, and begins the next one. `whole`: it is over all features, whatever the
+    /// schedule says, such as one that may be the last.
+    void begin_next(bool whole) noexcept;
 
     /// Whether a lack of progress by the end of the pass that is under way says anything. Features that were
     /// left out need a few passes over all to show what they gain.
     [[nodiscard]] bool may_settle() const noexcept;
 
 private:
-    void adapt(uint64_t woken, uint64_t nonzero) noexcept;
-
     double lambda_;
-    double margin_ = 0.125;       ///< delta / lambda; a power of two
-    uint32_t interval_ = 1;       ///< passes that leave out, between two over all
-    uint32_t filtered_left_ = 0;  ///< of those, how many are left
-    uint32_t whole_in_row_ = 0;   ///< passes over all that have ended since one that left out
-    bool has_left_out_ = false;   ///< such a pass has ended
+    double margin_ = 0.125;         ///< delta / lambda; a power of two
+    uint32_t interval_ = 1;         ///< passes that leave out, between two over all
+    bool is_whole_ = true;          ///< the pass that is under way
+    uint32_t left_out_in_row_ = 0;  ///< passes that leave out, which have ended since one over all
+    uint32_t whole_in_row_ = 0;     ///< passes over all that have ended since one that left out
+    bool has_left_out_ = false;     ///< such a pass has ended
 };
 
 }  // namespace weir

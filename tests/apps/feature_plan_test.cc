@@ -27,6 +27,12 @@ data::Examples features_of(uint32_t index, uint64_t count) {
     return examples;
 }
 
+Result<FeaturePlan> plan_of(BlockExchange& exchange, const data::Examples& examples,
+                            const PlanOptions& options) {
+    return plan_features(exchange, examples.keys, count_features(examples), examples.report,
+                         options);
+}
+
 }  // namespace
 
 TEST_SUITE("feature_plan") {
@@ -37,7 +43,7 @@ TEST_SUITE("feature_plan") {
             std::map<uint64_t, uint32_t> group_of;
             test::run_workers(3, 1, [&](BlockExchange& exchange) {
                 const data::Examples examples = features_of(exchange.worker_index(), count);
-                const auto plan = plan_features(exchange, examples, 0, 7);
+                const auto plan = plan_of(exchange, examples, {.block_count = 0, .seed = 7});
                 REQUIRE(plan);
                 const std::lock_guard lock(mutex);
                 CHECK(plan->block_count == 20);
@@ -62,7 +68,7 @@ TEST_SUITE("feature_plan") {
         test::run_workers(1, 1, [&](BlockExchange& exchange) {
             data::Examples examples = features_of(0, 31);
             examples.report.nonzero_count = 100 * examples.keys.size();
-            const auto fine = plan_features(exchange, examples, 0, 1);
+            const auto fine = plan_of(exchange, examples, {.block_count = 0, .seed = 1});
             REQUIRE(fine);
             CHECK(fine->block_count == examples.keys.size());
             std::vector<uint32_t> groups;
@@ -70,7 +76,7 @@ TEST_SUITE("feature_plan") {
                 groups.push_back(fine->groups.of(key));
             std::sort(groups.begin(), groups.end());
             CHECK(std::adjacent_find(groups.begin(), groups.end()) == groups.end());
-            CHECK(plan_features(exchange, examples, 1, 1)->block_count == 1);
+            CHECK(plan_of(exchange, examples, {.block_count = 1, .seed = 1})->block_count == 1);
         });
     }
 
@@ -84,7 +90,7 @@ TEST_SUITE("feature_plan") {
                     examples.keys.push_back(i);
                 examples.report.example_count = 4 / workers;
                 examples.report.nonzero_count = 4 / workers * examples.keys.size();
-                const auto plan = plan_features(exchange, examples, 0, 1);
+                const auto plan = plan_of(exchange, examples, {.block_count = 0, .seed = 1});
                 REQUIRE(plan);
                 if (exchange.worker_index() == 0) block_count = plan->block_count;
             });
@@ -99,12 +105,12 @@ TEST_SUITE("feature_plan") {
     TEST_CASE("without examples the bad lines of all workers are told, or that there are none") {
         test::run_workers(2, 1, [](BlockExchange& exchange) {
             data::Examples none;
-            const auto empty = plan_features(exchange, none, 0, 1);
+            const auto empty = plan_of(exchange, none, {.block_count = 0, .seed = 1});
             REQUIRE_FALSE(empty);
             CHECK(empty.error().message().find("comments and empty lines") != std::string::npos);
             none.report.bad_line_count = 20;
             none.report.first_bad_line = "some:7:1: bad";
-            const auto bad = plan_features(exchange, none, 0, 1);
+            const auto bad = plan_of(exchange, none, {.block_count = 0, .seed = 1});
             REQUIRE_FALSE(bad);
             CHECK(bad.error().message().find("40 bad lines were left out") != std::string::npos);
             CHECK(bad.error().message().find("some:7:1: bad") != std::string::npos);
@@ -124,6 +130,35 @@ TEST_SUITE("feature_plan") {
             CHECK((*all)[39999] == ~mix64(40000));
             CHECK((*all)[40000] == ~mix64(2));
             CHECK((*all)[119999] == ~mix64(80001));
+        });
+    }
+
+    TEST_CASE("where blocks are under way at once, features that many examples have come first") {
+        constexpr uint32_t kWorkers = 3;
+        std::mutex mutex;
+        std::map<uint64_t, uint32_t> group_of;
+        test::run_workers(kWorkers, 1, [&](BlockExchange& exchange) {
+            data::Examples examples = features_of(exchange.worker_index(), 2000);
+            std::vector<uint32_t> counts(examples.keys.size(), 3);
+            for (const uint64_t often : {6U, 12U}) {  // no multiple of 5: all workers but the last
+                const auto at = std::ranges::find(examples.keys, mix64(often + 1));
+                if (at != examples.keys.end())
+                    counts[static_cast<size_t>(at - examples.keys.begin())] = 70;
+            }
+            const auto plan = plan_features(exchange, examples.keys, counts, examples.report,
+                                            {.block_count = 40, .seed = 7, .blocks_at_once = 5});
+            REQUIRE(plan);
+            const std::lock_guard lock(mutex);
+            CHECK(plan->frequent_block_count == 2);
+            CHECK(plan->block_count == 40);
+            CHECK(plan->pieces_per_block == 1);
+            for (const uint64_t key : examples.keys) {
+                const uint32_t group = plan->groups.of(key);
+                CHECK(group < plan->groups.count);
+                CHECK(group_of.try_emplace(key, group).first->second == group);
+                const bool is_frequent = key == mix64(7) || key == mix64(13);
+                CHECK((group < plan->frequent_block_count) == is_frequent);
+            }
         });
     }
 }

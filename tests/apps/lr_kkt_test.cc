@@ -84,6 +84,14 @@ public:
 
     Status wait(uint64_t iteration) override { return exchange_.wait(iteration); }
 
+    uint64_t arrived() override { return exchange_.arrived(); }
+
+    void start_sum(std::span<const double> mine, std::span<double> all) override {
+        exchange_.start_sum(mine, all);
+    }
+
+    Status finish_sum() override { return exchange_.finish_sum(); }
+
     Status sum(std::span<double> values) override { return exchange_.sum(values); }
 
     Status sum_at_first(std::span<double> values) override {

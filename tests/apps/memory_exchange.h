@@ -70,6 +70,27 @@ public:
         }
     }
 
+    [[nodiscard]] bool has_applied(uint64_t iteration) {
+        const std::lock_guard lock(mutex_);
+        return applied_ >= iteration;
+    }
+
+    void push_sum(uint64_t number, std::span<const double> mine) {
+        const std::lock_guard lock(mutex_);
+        Sum& sum = sums_[number];
+        sum.values.resize(mine.size());
+        for (size_t i = 0; i < mine.size(); ++i)
+            sum.values[i] += mine[i];
+        ++sum.push_count;
+        changed_.notify_all();
+    }
+
+    void pull_sum(uint64_t number, std::span<double> all) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return sums_[number].push_count == worker_count_; });
+        std::ranges::copy(sums_[number].values, all.begin());
+    }
+
     /// All workers call `combine` on one shared state, then `result` when everybody has.
     void collect(const std::function<void(std::map<uint64_t, double>&)>& combine,
                  const std::function<void(const std::map<uint64_t, double>&)>& result) {
@@ -94,8 +115,14 @@ private:
         std::unordered_map<uint64_t, std::pair<double, double>> sums;
     };
 
+    struct Sum {
+        uint32_t push_count = 0;
+        std::vector<double> values;
+    };
+
     const uint32_t worker_count_;
     const double l1_;
+    std::map<uint64_t, Sum> sums_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<uint64_t, Pending> pending_;
@@ -109,7 +136,9 @@ private:
 
 class MemoryExchange final : public apps::BlockExchange {
 public:
-    MemoryExchange(MemoryServer& server, uint32_t index) : server_(server), index_(index) {}
+    /// is_late: nothing arrives before it is waited for.
+    MemoryExchange(MemoryServer& server, uint32_t index, bool is_late = false)
+        : server_(server), index_(index), is_late_(is_late) {}
 
     [[nodiscard]] uint32_t worker_index() const noexcept override { return index_; }
 
@@ -137,6 +166,26 @@ public:
             pulls_.pop_front();
         }
         waited_ns_ += clock_.now_ns() - start_ns;
+        return {};
+    }
+
+    [[nodiscard]] uint64_t arrived() override {
+        if (is_late_) return 0;
+        uint64_t arrived = pushed_;
+        for (const Pull& pull : pulls_) {
+            if (!server_.has_applied(pull.iteration)) return pull.iteration - 1;
+            arrived = pull.iteration;
+        }
+        return arrived;
+    }
+
+    void start_sum(std::span<const double> mine, std::span<double> all) override {
+        server_.push_sum(++sum_number_, mine);
+        sum_ = all;
+    }
+
+    Status finish_sum() override {
+        server_.pull_sum(sum_number_, sum_);
         return {};
     }
 
@@ -237,10 +286,13 @@ private:
 
     MemoryServer& server_;
     const uint32_t index_;
+    const bool is_late_;
     SteadyClock clock_;
     std::deque<std::vector<double>> buffers_;
     std::deque<Pull> pulls_;
     uint64_t pushed_ = 0;
+    uint64_t sum_number_ = 0;
+    std::span<double> sum_;
     uint64_t waited_ns_ = 0;
     uint64_t concatenated_ = 0;
     uint64_t exchanged_by_key_ = 0;
@@ -248,12 +300,12 @@ private:
 
 /// Runs `work(exchange)` for every worker, each on a thread of its own.
 template <class Work>
-void run_workers(uint32_t worker_count, double l1, Work work) {
+void run_workers(uint32_t worker_count, double l1, Work work, bool is_late = false) {
     MemoryServer server(worker_count, l1);
     std::vector<std::thread> threads;
     for (uint32_t index = 0; index < worker_count; ++index) {
-        threads.emplace_back([&server, &work, index] {
-            MemoryExchange exchange(server, index);
+        threads.emplace_back([&server, &work, index, is_late] {
+            MemoryExchange exchange(server, index, is_late);
             work(exchange);
         });
     }

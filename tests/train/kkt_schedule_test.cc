@@ -8,13 +8,18 @@
 TEST_SUITE("kkt_schedule") {
     using weir::KktSchedule;
 
+    static void end_pass(KktSchedule & schedule, uint64_t woken, uint64_t nonzero, bool whole) {
+        if (schedule.is_judging()) schedule.judge(woken, nonzero);
+        schedule.begin_next(whole);
+    }
+
     /// 'A' for each pass over all features, '-' for others. Passes over all wake `woken` of 1000 weights.
     static std::string passes(KktSchedule & schedule, int count, uint64_t woken) {
         std::string kinds;
         for (int i = 0; i < count; ++i) {
             const bool is_whole = schedule.is_whole();
             kinds += is_whole ? 'A' : '-';
-            schedule.end_pass(is_whole ? woken : 0, 1000, false);
+            end_pass(schedule, is_whole ? woken : 0, 1000, false);
         }
         return kinds;
     }
@@ -40,7 +45,7 @@ TEST_SUITE("kkt_schedule") {
         CHECK(first == 2 * (1 - 0.125));
         passes(good, 100, 0);
         while (!good.is_whole())
-            good.end_pass(0, 1000, false);
+            end_pass(good, 0, 1000, false);
         CHECK(good.rest() == 2 * (1 - 1.0 / 16));
         KktSchedule bad(2);
         passes(bad, 20, 999);
@@ -50,7 +55,7 @@ TEST_SUITE("kkt_schedule") {
 
     TEST_CASE("nothing comes to rest in a pass that leaves out features") {
         KktSchedule schedule(2);
-        schedule.end_pass(0, 10, false);
+        end_pass(schedule, 0, 10, false);
         CHECK_FALSE(schedule.is_whole());
         CHECK(schedule.rest() > 0);  // so that zeros say that they are awake
         CHECK(schedule.rest() < 1e-30);
@@ -60,24 +65,39 @@ TEST_SUITE("kkt_schedule") {
         KktSchedule schedule(2);
         passes(schedule, 40, 0);
         while (schedule.is_whole())
-            schedule.end_pass(0, 1000, false);
-        schedule.end_pass(0, 1000, true);
+            end_pass(schedule, 0, 1000, false);
+        end_pass(schedule, 0, 1000, true);
         CHECK(schedule.is_whole());
     }
 
     TEST_CASE("a lack of progress counts only behind some passes over all in a row") {
         KktSchedule schedule(2);
         CHECK(schedule.may_settle());  // nothing was ever left out
-        schedule.end_pass(0, 1000, false);
+        end_pass(schedule, 0, 1000, false);
         CHECK_FALSE(schedule.may_settle());
-        schedule.end_pass(0, 1000, true);
+        end_pass(schedule, 0, 1000, true);
         CHECK_FALSE(schedule.may_settle());
-        schedule.end_pass(0, 1000, true);
+        end_pass(schedule, 0, 1000, true);
         CHECK_FALSE(schedule.may_settle());
-        schedule.end_pass(0, 1000, true);
+        end_pass(schedule, 0, 1000, true);
         CHECK(schedule.may_settle());
-        schedule.end_pass(0, 1000, false);
+        end_pass(schedule, 0, 1000, false);
         CHECK_FALSE(schedule.may_settle());
+    }
+
+    TEST_CASE("totals of a pass over all may come when the next one has begun") {
+        KktSchedule schedule(2);
+        schedule.begin_next(false);
+        schedule.begin_next(false);
+        CHECK(schedule.is_judging());
+        schedule.begin_next(false);
+        CHECK_FALSE(schedule.is_judging());
+        schedule.judge(0, 1000);  // two passes leave out now
+        schedule.begin_next(false);
+        CHECK_FALSE(schedule.is_whole());
+        schedule.begin_next(false);
+        CHECK(schedule.is_whole());
+        CHECK(schedule.rest() == 2 * (1 - 1.0 / 16));
     }
 
     TEST_CASE("without a penalty all passes are over all features") {

@@ -8,7 +8,7 @@
 namespace weir::apps {
 namespace {
 
-constexpr std::array<std::string_view, 1> kBatchNames{"prox"};
+constexpr std::array<std::string_view, 2> kBatchNames{"prox", "delayed"};
 
 }  // namespace
 

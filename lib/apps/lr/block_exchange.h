@@ -67,6 +67,17 @@ public:
     /// all outstanding ones. So the caller owns the buffers again, with or without an error.
     [[nodiscard]] virtual Status wait(uint64_t iteration) = 0;
 
+    /// All pushes and pulls of iterations up to this one have ended: wait() for it returns at once.
+    [[nodiscard]] virtual uint64_t arrived() = 0;
+
+    /// Starts to set all[i] to the sum of all workers' mine[i]. Iterations go on meanwhile; no other such sum and no
+    /// sum_at_first() does.
+    ///
+    /// Shape:  both of one size, at most kReduceValueCountMax; the same for all workers
+    /// Borrow: both until finish_sum() has returned
+    virtual void start_sum(std::span<const double> mine, std::span<double> all) = 0;
+    [[nodiscard]] virtual Status finish_sum() = 0;
+
     /// Sets values[i] to the sum of all workers' values[i]. Every worker gets the same bits.
     [[nodiscard]] virtual Status sum(std::span<double> values) = 0;
     /// Sets the first worker's values to the sums; those of the others stay. For many values, of which most

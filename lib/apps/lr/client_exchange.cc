@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lib/apps/lr/client_exchange.h"
 
+#include <utility>
+
 #include <fmt/core.h>
 
 #include "lib/base/prox.h"
@@ -35,11 +37,13 @@ void add_exchange_rules(RuleRegistry& rules) {
 
 Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std::string_view name,
                                                              double l1, data::Part place,
-                                                             const Filters& filters) {
+                                                             const Filters& filters,
+                                                             uint32_t max_delay) {
     TableOptions weights;
     weights.layout = Layout::kSparse;
     weights.rule = prox_l1(l1, kFirstTrust);
     weights.filters = filters;
+    weights.max_delay = max_delay;
     TableOptions by_key;  // what workers agree on in between; a job that goes on begins anew
     by_key.in_checkpoints = false;
     by_key.layout = Layout::kSparse;
@@ -97,6 +101,7 @@ Result<std::span<double>> ClientExchange::make_buffer(uint64_t count) {
 
 void ClientExchange::push(uint64_t iteration, std::span<const uint64_t> keys,
                           std::span<const double> pairs, double rest) {
+    pushed_ = iteration;
     PushOptions options{.iteration = iteration};
     if (rest != 0) options.arguments = {{"rest", rest}};  // without it, the push has no arguments
     outstanding_.push_back({iteration, tables_.weights.push(keys, pairs, options)});
@@ -135,6 +140,26 @@ Status ClientExchange::wait(uint64_t iteration) {
         if (first.code() != Errc::kReassigned) (void)client_.leave(first);
     }
     return first;
+}
+
+uint64_t ClientExchange::arrived() {
+    for (Outstanding& outstanding : outstanding_) {
+        if (!outstanding.task.test()) return outstanding.iteration - 1;
+    }
+    return pushed_;
+}
+
+void ClientExchange::start_sum(std::span<const double> mine, std::span<double> all) {
+    const KeyRange place{0, mine.size()};
+    const uint64_t iteration = ++sum_iteration_;
+    sum_pushed_ = tables_.sums.push(place, mine, {iteration});
+    sum_pulled_ = tables_.sums.pull(place, all, {iteration});
+}
+
+Status ClientExchange::finish_sum() {
+    const Status pushed = finish(*std::exchange(sum_pushed_, std::nullopt));
+    const Status pulled = finish(*std::exchange(sum_pulled_, std::nullopt));
+    return pushed ? pulled : pushed;
 }
 
 template <class T, class Keys>

@@ -27,12 +27,14 @@ class ClientExchange final : public BlockExchange {
 public:
     /// Makes or finds the tables, whose names begin with `name`. All workers call it. `place`: this
     /// worker's index and the number of workers that take part. `filters`: of the weights; what the workers
-    /// agree on in between must be exact, and goes through the codecs of them alone.
+    /// agree on in between must be exact, and goes through the codecs of them alone. `max_delay`: of the weights, as
+    /// TableOptions has it.
     /// Errors: those of Client::create_table
     [[nodiscard]] static Result<std::unique_ptr<ClientExchange>> make(Client& client,
                                                                       std::string_view name,
                                                                       double l1, data::Part place,
-                                                                      const Filters& filters = {});
+                                                                      const Filters& filters = {},
+                                                                      uint32_t max_delay = 0);
 
     /// The weights, as an exchange of that name keeps them; also of one whose workers have gone.
     /// Returns how many iterations they show at least.
@@ -60,6 +62,9 @@ public:
               double rest) override;
     void pull(uint64_t iteration, std::span<const uint64_t> keys, std::span<double> out) override;
     [[nodiscard]] Status wait(uint64_t iteration) override;
+    [[nodiscard]] uint64_t arrived() override;
+    void start_sum(std::span<const double> mine, std::span<double> all) override;
+    [[nodiscard]] Status finish_sum() override;
     [[nodiscard]] Status sum(std::span<double> values) override;
     [[nodiscard]] Status sum_at_first(std::span<double> values) override;
     [[nodiscard]] Status max(std::span<double> values) override;
@@ -109,6 +114,9 @@ private:
     SteadyClock clock_;
     std::vector<Buffer<double>> buffers_;
     std::deque<Outstanding> outstanding_;  ///< in rising order of iterations
+    uint64_t pushed_ = 0;                  ///< the last iteration
+    std::optional<Task> sum_pushed_;       ///< of start_sum()
+    std::optional<Task> sum_pulled_;
     uint64_t sum_by_key_iteration_ = 0;
     uint64_t max_by_key_iteration_ = 0;
     uint64_t list_iteration_ = 0;

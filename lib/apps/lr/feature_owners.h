@@ -73,7 +73,7 @@ private:
 
     std::span<const uint64_t> keys_;
     std::span<const uint64_t> list_begin_;
-    bool is_alone_ = true;               ///< there is one worker; else what follows, by feature
+    bool is_alone_ = true;  ///< there is one worker; else what follows, by feature
     std::vector<uint32_t> owner_count_;
     std::vector<bool> is_mine_;
     uint64_t feature_count_ = 0;

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,10 +45,10 @@ double round_trip_ns(uint32_t worker_count) {
 }
 
 /// The greatest number of blocks whose round trips take no longer than the other work of a pass.
-double affordable_blocks(const FeaturePlan& plan, double features_per_worker,
-                         uint32_t worker_count) {
+double affordable_blocks(const FeaturePlan& plan, double features_per_worker, uint32_t worker_count,
+                         double trip_ns) {
     const double rows_ns = kRowNs * static_cast<double>(plan.example_count) / worker_count;
-    const double wait_ns = round_trip_ns(worker_count) - rows_ns;
+    const double wait_ns = trip_ns - rows_ns;
     if (wait_ns <= 0) return std::numeric_limits<double>::infinity();
     const double work_ns = kEntryNs * static_cast<double>(plan.nonzero_count) / worker_count +
                            kFeatureNs * features_per_worker + kBetweenPassesNs;
@@ -76,6 +78,70 @@ data::FeatureGroups hash_groups(uint32_t group_count, uint64_t seed) {
             }};
 }
 
+/// Features that at least this share of the examples have are frequent.
+constexpr double kFrequentShare = 0.1;
+/// Not more than one block in so many has frequent features alone.
+constexpr uint32_t kBlocksPerFrequent = 8;
+
+/// Features in blocks of their own, the most frequent ones first.
+struct Frequent {
+    uint32_t block_count = 0;
+    std::unordered_map<uint64_t, uint32_t> group_of;  ///< by key
+};
+
+/// An example has about one feature in each block of frequent ones, as in others. A feature that is frequent among all
+/// examples is so among those of a worker at least.
+Result<Frequent> find_frequent(BlockExchange& exchange, std::span<const uint64_t> keys,
+                               std::span<const uint32_t> counts, const data::ReadReport& report,
+                               const FeaturePlan& plan) {
+    std::vector<uint64_t> candidates;
+    for (size_t i = 0; i < keys.size(); ++i) {
+        if (counts[i] < kFrequentShare * static_cast<double>(report.example_count)) continue;
+        candidates.push_back(keys[i]);
+    }
+    WEIR_ASSIGN(candidates, allgather(exchange, candidates));
+    std::sort(candidates.begin(), candidates.end());
+    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+    candidates.resize(std::min<size_t>(candidates.size(), kReduceValueCountMax));
+    std::vector<double> shares(candidates.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+        const auto at = std::lower_bound(candidates.begin(), candidates.end(), keys[i]);
+        if (at == candidates.end() || *at != keys[i]) continue;
+        shares[static_cast<size_t>(at - candidates.begin())] =
+            static_cast<double>(counts[i]) / static_cast<double>(plan.example_count);
+    }
+    WEIR_TRY(exchange.sum(shares));
+    std::vector<size_t> order(candidates.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return shares[a] > shares[b]; });
+    Frequent frequent;
+    double features_of_example = 1;  // in the block under way; 1: it is full
+    for (const size_t i : order) {
+        if (shares[i] < kFrequentShare) break;
+        if (features_of_example + shares[i] > 1) {
+            if (frequent.block_count >= plan.block_count / kBlocksPerFrequent) break;
+            ++frequent.block_count;
+            features_of_example = 0;
+        }
+        features_of_example += shares[i];
+        frequent.group_of.emplace(candidates[i], frequent.block_count - 1);
+    }
+    return frequent;
+}
+
+/// The groups of the frequent features come before the others.
+void put_before(Frequent frequent, data::FeatureGroups& groups) {
+    const uint32_t first = frequent.block_count;
+    groups.count += first;
+    groups.of = [first, others = std::move(groups.of),
+                 own = std::make_shared<const std::unordered_map<uint64_t, uint32_t>>(
+                     std::move(frequent.group_of))](uint64_t key) {
+        const auto found = own->find(key);
+        return found == own->end() ? first + others(key) : found->second;
+    };
+}
+
 /// `bad_line_count`: of all workers; `mine`: this worker's report.
 Error no_examples(double bad_line_count, const data::ReadReport& mine) {
     std::string text = "no examples in the training files: they have only comments and empty lines";
@@ -91,42 +157,65 @@ Error no_examples(double bad_line_count, const data::ReadReport& mine) {
 
 }  // namespace
 
-Result<FeaturePlan> plan_features(BlockExchange& exchange, const data::Examples& examples,
-                                  uint32_t block_count, uint64_t seed) {
-    std::array<double, 4> totals = {static_cast<double>(examples.report.example_count),
-                                    static_cast<double>(examples.report.nonzero_count),
-                                    static_cast<double>(examples.keys.size()),
-                                    static_cast<double>(examples.report.bad_line_count)};
+std::vector<uint32_t> count_features(const data::Examples& examples) {
+    std::vector<uint32_t> counts(examples.keys.size());
+    for (const data::RowChunk& chunk : examples.chunks) {
+        for (const uint32_t feature : chunk.features)
+            ++counts[feature];
+    }
+    return counts;
+}
+
+Result<FeaturePlan> plan_features(BlockExchange& exchange, std::span<const uint64_t> keys_here,
+                                  std::span<const uint32_t> counts, const data::ReadReport& report,
+                                  const PlanOptions& options) {
+    std::array<double, 4> totals = {
+        static_cast<double>(report.example_count), static_cast<double>(report.nonzero_count),
+        static_cast<double>(keys_here.size()), static_cast<double>(report.bad_line_count)};
     WEIR_TRY(exchange.sum(totals));
     FeaturePlan plan;
     plan.example_count = static_cast<uint64_t>(totals[0]);
     plan.nonzero_count = static_cast<uint64_t>(totals[1]);
     plan.feature_count = static_cast<uint64_t>(totals[2]);
-    if (plan.example_count == 0) return no_examples(totals[3], examples.report);
+    if (plan.example_count == 0) return no_examples(totals[3], report);
     std::vector<uint64_t> keys;
     const bool listed = totals[2] <= kListedFeatureCountMax;
     if (listed) {
-        WEIR_ASSIGN(keys, allgather(exchange, examples.keys));
+        WEIR_ASSIGN(keys, allgather(exchange, keys_here));
         std::sort(keys.begin(), keys.end());
         keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
         plan.feature_count = keys.size();
     }
     const uint32_t worker_count = exchange.worker_count();
-    const double wanted = std::min(totals[1] / totals[0],
-                                   affordable_blocks(plan, totals[2] / worker_count, worker_count));
-    const uint64_t chosen =
-        block_count != 0 ? block_count : static_cast<uint64_t>(std::llround(wanted));
+    const double trip_ns = round_trip_ns(worker_count) / std::max(1U, options.blocks_at_once);
+    const double wanted =
+        std::min(totals[1] / totals[0],
+                 affordable_blocks(plan, totals[2] / worker_count, worker_count, trip_ns));
+    const uint64_t chosen = options.block_count != 0 ? options.block_count
+                                                     : static_cast<uint64_t>(std::llround(wanted));
     plan.block_count = static_cast<uint32_t>(
         std::clamp<uint64_t>(chosen, 1, std::max<uint64_t>(1, plan.feature_count)));
-    plan.pieces_per_block = static_cast<uint32_t>(std::clamp<uint64_t>(
-        plan.feature_count / plan.block_count / kPieceFeatureCountMin, 1, kPieceCountMax));
+    const bool is_at_once = options.blocks_at_once > 0;
+    plan.pieces_per_block = is_at_once
+                                ? 1
+                                : static_cast<uint32_t>(std::clamp<uint64_t>(
+                                      plan.feature_count / plan.block_count / kPieceFeatureCountMin,
+                                      1, kPieceCountMax));
     plan.pass_cost_ns = kRowNs * static_cast<double>(plan.example_count) * plan.block_count +
                         kEntryNs * static_cast<double>(plan.nonzero_count) +
-                        kFeatureNs * totals[2] +
-                        worker_count * round_trip_ns(worker_count) * plan.block_count;
-    const uint32_t group_count = plan.block_count * plan.pieces_per_block;
-    plan.groups =
-        listed ? deal(std::move(keys), group_count, seed) : hash_groups(group_count, seed);
+                        kFeatureNs * totals[2] + worker_count * trip_ns * plan.block_count;
+    Frequent frequent;
+    if (is_at_once) {
+        WEIR_ASSIGN(frequent, find_frequent(exchange, keys_here, counts, report, plan));
+    }
+    plan.frequent_block_count = frequent.block_count;
+    std::erase_if(keys, [&](uint64_t key) { return frequent.group_of.contains(key); });
+    const uint32_t rest_count = std::max(1U, plan.block_count - frequent.block_count);
+    plan.block_count = frequent.block_count + rest_count;
+    const uint32_t group_count = rest_count * plan.pieces_per_block;
+    plan.groups = listed ? deal(std::move(keys), group_count, options.seed)
+                         : hash_groups(group_count, options.seed);
+    if (frequent.block_count > 0) put_before(std::move(frequent), plan.groups);
     return plan;
 }
 

@@ -5,6 +5,8 @@
 /// have the same plan.
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "lib/apps/lr/block_exchange.h"
 #include "lib/data/examples.h"
@@ -18,13 +20,24 @@ struct FeaturePlan {
     uint64_t feature_count = 0;  ///< different features; an upper bound if they are very many
     double pass_cost_ns = 0;     ///< estimated time of one pass, added up over all workers
     uint32_t block_count = 1;
+    uint32_t frequent_block_count = 0;  ///< the first ones: of features that many examples have
     uint32_t pieces_per_block = 1;
     data::FeatureGroups groups;  ///< group = block * pieces_per_block + piece
 };
 
+struct PlanOptions {
+    uint32_t block_count = 0;  ///< 0: chosen
+    uint64_t seed = 1;
+    /// How many blocks are under way at a time: their round trips take place at once, a block is one piece, and
+    /// features that many examples have are in blocks of their own. 0: blocks have pieces, and all workers wait for
+    /// each block.
+    uint32_t blocks_at_once = 0;
+};
+
 /// Makes the plan together with the other workers. A collective.
 ///
-/// block_count: the number of blocks; there are never more blocks than features. 0 chooses the
+/// keys, counts: this worker's features, and how many examples have each; report: of its examples
+/// PlanOptions::block_count: there are never more blocks than features. 0 chooses the
 ///     number by two rules and takes the smaller result:
 ///     - As many blocks as an example has non-zeros on average. An example then has about one
 ///       feature in each block, and the features of a block hardly interfere.
@@ -36,7 +49,12 @@ struct FeaturePlan {
 ///     same job takes the same steps again.
 /// Errors: kInvalidArgument if all workers together have no example; those of the exchange
 [[nodiscard]] Result<FeaturePlan> plan_features(BlockExchange& exchange,
-                                                const data::Examples& examples,
-                                                uint32_t block_count, uint64_t seed);
+                                                std::span<const uint64_t> keys,
+                                                std::span<const uint32_t> counts,
+                                                const data::ReadReport& report,
+                                                const PlanOptions& options);
+
+/// How many of the examples have each of their keys.
+[[nodiscard]] std::vector<uint32_t> count_features(const data::Examples& examples);
 
 }  // namespace weir::apps

@@ -91,10 +91,12 @@ void LrSolver::refresh_margins() {
     linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
 }
 
-/// Updates dual_, the lower bound of the optimum.
+/// Takes a new lower bound of the optimum.
 Status LrSolver::measure_gap(double objective) {
-    next_gap_pass_ = result_.pass_count + std::max(5U, result_.pass_count / 10);
-    if (options_.l1 == 0) return {};
+    if (options_.l1 == 0) {
+        end_rule_.take_bound(result_, 0);
+        return {};
+    }
     linalg::logistic_slopes(matrix_.labels, margins_, scratch_);
     double steepest = 0;
     for (uint32_t group = 0; group < matrix_.group_count(); ++group) {
@@ -107,7 +109,7 @@ Status LrSolver::measure_gap(double objective) {
     }
     WEIR_ASSIGN(const double bound,
                 dual_bound(*exchange_, matrix_.labels, margins_, options_.l1, steepest, objective));
-    dual_ = std::max(dual_, bound);
+    end_rule_.take_bound(result_, bound);
     return {};
 }
 

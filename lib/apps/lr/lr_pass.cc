@@ -2,8 +2,6 @@
 /// \file
 /// LrSolver: one pass over all features, block by block.
 
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "lib/apps/lr/lr_solver.h"
@@ -11,20 +9,6 @@
 #include "lib/linalg/logistic.h"
 
 namespace weir::apps {
-
-namespace {
-
-/// The trust after a step, as the servers compute it, but in float32 and rounded up. So the bound
-/// on the curvature holds for every step that the servers may take.
-float next_trust(float trust, double step) {
-    const double next = trust_after<double>(trust, step);
-    const auto rounded = static_cast<float>(next);
-    return static_cast<double>(rounded) < next
-               ? std::nextafter(rounded, std::numeric_limits<float>::infinity())
-               : rounded;
-}
-
-}  // namespace
 
 Status LrSolver::run_pass() {
     for (uint64_t i = block_order_.size(); i > 1; --i) {
@@ -102,7 +86,7 @@ void LrSolver::take_weights(linalg::ColumnRange range, std::span<const double> p
         if (step && is_at_rest(weights_[column]) && pulled[k] != 0)
             woken_count_ += owners_.counted_part(column);
         weights_[column] = pulled[k];
-        if (step) trust_[column] = next_trust(trust_[column], delta);
+        if (step) trust_[column] = trust_bound_after(trust_[column], delta);
         if (delta != 0)
             linalg::add_to_margins(columns(), {column, column + 1}, {&delta, 1}, margins_);
     }

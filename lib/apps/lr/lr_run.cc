@@ -12,6 +12,7 @@
 #include "lib/apps/agree_on_error.h"
 #include "lib/apps/allgather.h"
 #include "lib/apps/lr/client_exchange.h"
+#include "lib/apps/lr/delayed_solver.h"
 #include "lib/apps/lr/lr_solver.h"
 #include "lib/base/counted.h"
 #include "lib/base/fnv.h"
@@ -67,14 +68,15 @@ Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, const LrRu
                                                       const WorkShare& share,
                                                       const LrRounds& rounds) {
     const double l1 = options.solver.l1;
-    Result<std::unique_ptr<ClientExchange>> made =
-        ClientExchange::make(client, name_of_round(rounds, share.round), l1,
-                             {share.index, share.worker_count}, options.filters);
+    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(
+        client, name_of_round(rounds, share.round), l1, {share.index, share.worker_count},
+        options.filters, options.solver.kind == BatchKind::kDelayed ? options.solver.tau : 0);
     if (made.code() != Errc::kAlreadyExists) return made;
-    return Error(Errc::kInvalidArgument,
-                 fmt::format("the ranks have different options (l1: this one {}, another one not); "
-                             "start all with the same",
-                             l1));
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("the ranks have different options (l1: this one {}, another one not; or "
+                    "solver or tau); start all with the same",
+                    l1));
 }
 
 /// Fails if the workers have different options: they would take different steps, and wait for
@@ -86,12 +88,13 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
         bool is_number = true;
     };
 
-    const std::array<Option, 9> same{{
+    const std::array<Option, 10> same{{
         {"solver", fingerprint(name_of(options.solver.kind)), false},
         {"passes", static_cast<double>(options.solver.pass_count_max)},
         {"tolerance", options.solver.tolerance},
         {"blocks", static_cast<double>(options.solver.block_count)},
         {"kkt", options.solver.kkt ? 1.0 : 0.0},
+        {"tau", static_cast<double>(options.solver.tau)},
         {"seed", static_cast<double>(options.solver.seed)},
         {"number of test files", static_cast<double>(options.test.size())},
         {"labels", fingerprint(options.labels.text()), false},
@@ -391,8 +394,10 @@ Result<std::unique_ptr<BatchSolver>> kept(Result<Solver> made) {
 }
 
 /// As LrOptions::kind says. A collective.
-Result<std::unique_ptr<BatchSolver>> make_solver(BlockExchange& exchange,
-                                                 data::Examples&& examples, LrOptions options) {
+Result<std::unique_ptr<BatchSolver>> make_solver(BlockExchange& exchange, data::Examples&& examples,
+                                                 LrOptions options) {
+    if (options.kind == BatchKind::kDelayed)
+        return kept(DelayedSolver::create(exchange, std::move(examples), std::move(options)));
     return kept(LrSolver::create(exchange, std::move(examples), std::move(options)));
 }
 

@@ -18,30 +18,8 @@ namespace weir::apps {
 
 namespace {
 
-/// The rule for "no progress" ends no training before kPassCountMin passes, because trust may
-/// still be growing. If passes are cheap it waits for as many as take about kPatienceNs, but for
-/// at most kCheapPassCountMin.
-constexpr double kPassCountMin = 20;
-constexpr double kCheapPassCountMin = 400;
-constexpr double kPatienceNs = 1e9;
-
 double seconds_since(uint64_t start_ns) {
     return static_cast<double>(SteadyClock().now_ns() - start_ns) / static_cast<double>(kSecond);
-}
-
-Status check(const LrOptions& options) {
-    if (!(options.l1 >= 0) || std::isinf(options.l1)) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("l1 is {}; it must be a finite number from 0", options.l1));
-    }
-    if (!(options.tolerance >= 0)) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("tolerance is {}; it must be a number from 0", options.tolerance));
-    }
-    if (options.pass_count_max == 0) {
-        return Error(Errc::kInvalidArgument, "passes is 0; at least one is needed");
-    }
-    return {};
 }
 
 }  // namespace
@@ -57,9 +35,10 @@ LrSolver::LrSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatri
 
 Result<LrSolver> LrSolver::create(BlockExchange& exchange, data::Examples&& examples,
                                   LrOptions options) {
-    WEIR_TRY(check(options));
+    WEIR_TRY(check_options(options));
     WEIR_ASSIGN(FeaturePlan plan,
-                plan_features(exchange, examples, options.block_count, options.seed));
+                plan_features(exchange, examples.keys, {}, examples.report,
+                              {.block_count = options.block_count, .seed = options.seed}));
     data::FeatureMatrix matrix = data::make_feature_matrix(std::move(examples), plan.groups);
     plan.groups.of = {};  // frees the list of features
     LrSolver solver(exchange, std::move(plan), std::move(matrix), std::move(options));
@@ -100,8 +79,7 @@ Status LrSolver::prepare() {
     WEIR_ASSIGN(owners_,
                 FeatureOwners::find(*exchange_, matrix_.keys, matrix_.group_begin, pulled_));
     plan_.feature_count = owners_.feature_count();
-    pass_count_min_ = std::clamp(kPatienceNs * exchange_->worker_count() / plan_.pass_cost_ns,
-                                 kPassCountMin, kCheapPassCountMin);
+    end_rule_ = EndRule(options_.tolerance, plan_.pass_cost_ns / exchange_->worker_count());
     result_.example_count = plan_.example_count;
     result_.feature_count = plan_.feature_count;
     result_.block_count = plan_.block_count;
@@ -122,7 +100,6 @@ Result<LrResult> LrSolver::solve() {
 
 /// Makes passes until one of the ends in LrEnd is reached.
 Result<LrEnd> LrSolver::run() {
-    next_gap_pass_ = 5;
     best_objective_ = std::log(2.0) * static_cast<double>(plan_.example_count);
     if (!options_.init.keys.empty()) WEIR_TRY(take_init());
     while (true) {
@@ -133,19 +110,20 @@ Result<LrEnd> LrSolver::run() {
         ++result_.pass_count;
         result_.objective = totals.objective;
         const bool last = result_.pass_count == options_.pass_count_max;
-        const bool slow = progress_has_ended();
+        const bool slow = end_rule_.progress_has_ended(result_);
         const bool stuck = slow && kkt_.may_settle();
-        const bool due = gap_is_due();
+        const bool due = end_rule_.gap_is_due(result_);
         // The gap is that of all features: after a pass over some of them, it would be wide.
         const bool measured = kkt_.is_whole() && (last || stuck || due);
         if (measured) WEIR_TRY(measure_gap(totals.objective));
-        update_gap();
+        result_.gap = end_rule_.gap(result_.objective);
         result_.history.push_back({result_.pass_count, seconds_since(start_ns_), totals.objective,
                                    result_.nonzero_count, result_.gap, filtered_share(totals)});
         if (options_.progress) options_.progress(result_.history.back());
         const bool is_proven = options_.tolerance > 0 && result_.gap <= options_.tolerance;
         const double done = is_proven && kkt_.is_whole() ? 3 : stuck ? 2 : last ? 1 : 0;
-        const bool next_is_whole = slow || is_proven || (due && !measured && gap_is_hopeful()) ||
+        const bool next_is_whole = slow || is_proven ||
+                                   (due && !measured && end_rule_.gap_is_hopeful(result_)) ||
                                    result_.pass_count + 1 == options_.pass_count_max;
         // Machines may differ in the last bit of the gap, and all workers must decide the same.
         WEIR_ASSIGN(const int stop, options_.stop ? options_.stop() : 0);
@@ -158,12 +136,14 @@ Result<LrEnd> LrSolver::run() {
         if (decision[1] != 0) {
             result_.stop_reason = static_cast<int>(decision[1]);
             if (!measured) WEIR_TRY(measure_gap(totals.objective));
-            update_gap();
+            result_.gap = end_rule_.gap(result_.objective);
             result_.history.back().gap = result_.gap;
             return LrEnd::kStopped;
         }
-        kkt_.end_pass(static_cast<uint64_t>(std::llround(totals.woken_count)),
-                      result_.nonzero_count, decision[2] != 0);
+        if (kkt_.is_judging())
+            kkt_.judge(static_cast<uint64_t>(std::llround(totals.woken_count)),
+                       result_.nonzero_count);
+        kkt_.begin_next(decision[2] != 0);
         if (const std::optional<double> fraction = joint_fraction(totals)) {
             WEIR_TRY(step_jointly(*fraction, totals.objective));
         } else {
@@ -188,47 +168,12 @@ Status LrSolver::take_init() {
     }
     WEIR_TRY(exchange_->sum({&known, 1}));
     result_.init_feature_count = static_cast<uint64_t>(std::llround(known));
-    next_gap_pass_ = 2;  // the start may be near the optimum
+    end_rule_.measure_gap_from(2);  // the start may be near the optimum
     return move(start, 1);
-}
-
-/// Computes the gap from the best lower bound so far.
-void LrSolver::update_gap() {
-    result_.gap = dual_ > 0 ? std::max(0.0, result_.objective - dual_) / result_.objective
-                            : std::numeric_limits<double>::infinity();
-}
-
-bool LrSolver::gap_is_due() const {
-    if (result_.pass_count < next_gap_pass_) return false;
-    // The gap is at least the gain of the next pass. While passes gain much, it cannot be small.
-    const double before = result_.history.back().objective;
-    return before - result_.objective <= options_.tolerance * result_.objective;
-}
-
-/// Whether the gap is unknown, or near enough to the tolerance for a pass over all features before its
-/// time. Else it is measured after the next such pass.
-bool LrSolver::gap_is_hopeful() const {
-    constexpr double kNear = 20;
-    return std::isinf(result_.gap) || result_.gap <= kNear * options_.tolerance;
 }
 
 double LrSolver::filtered_share(const Totals& totals) const {
     return totals.left_out_count / static_cast<double>(std::max<uint64_t>(1, plan_.feature_count));
-}
-
-/// If the objective converges like 1 / passes, about as much is left to gain as the later half of
-/// the passes gained; if it converges faster, much less is left. If it converges more slowly, the
-/// gains do not fall from the third quarter of the passes to the fourth. Then the remaining gain
-/// is unknown and the training goes on.
-bool LrSolver::progress_has_ended() const {
-    const uint32_t passes = result_.pass_count;
-    if (passes < pass_count_min_ || options_.tolerance == 0) return false;
-    const double now = result_.objective;
-    const double half = result_.history[passes / 2 - 1].objective;
-    const double quarter = result_.history[passes * 3 / 4 - 1].objective;
-    const double enough_gained = options_.tolerance / 5 * now;
-    if (half - now >= enough_gained) return false;
-    return quarter - now <= 0.6 * (half - quarter) || half - now <= enough_gained / 100;
 }
 
 /// Computes the final numbers, from margins without the rounding of the passes.

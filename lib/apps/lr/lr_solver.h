@@ -34,6 +34,7 @@
 
 #include "lib/apps/lr/batch_solver.h"
 #include "lib/apps/lr/block_exchange.h"
+#include "lib/apps/lr/end_rule.h"
 #include "lib/apps/lr/feature_owners.h"
 #include "lib/apps/lr/feature_plan.h"
 #include "lib/apps/lr/lr_types.h"
@@ -92,10 +93,6 @@ private:
     [[nodiscard]] Status measure_gap(double objective);
     [[nodiscard]] Result<LrEnd> run();
     [[nodiscard]] Status take_init();
-    void update_gap();
-    [[nodiscard]] bool gap_is_due() const;
-    [[nodiscard]] bool gap_is_hopeful() const;
-    [[nodiscard]] bool progress_has_ended() const;
     [[nodiscard]] Status keep_best(Totals& totals);
     [[nodiscard]] Status return_to_best();
     void refresh_margins();
@@ -131,15 +128,13 @@ private:
     SparseWeights best_;         // the weights of best_objective_
     double best_objective_ = 0;  // the least measured so far
     PassHistory history_;
-    double pass_count_min_ = 0;  // passes before "no progress" may end the training
+    EndRule end_rule_;
     double joint_spent_ns_ = 0;  // estimated cost of the joint steps minus that of the passes
     uint64_t joint_count_ = 0;   // joint steps taken
 
     std::span<double> pairs_;   // the values that a block pushes
     std::span<double> pulled_;  // the weights that a block pulls
     uint64_t iteration_ = 0;    // the last one pushed
-    double dual_ = 0;           // the best lower bound of the optimum so far
-    uint32_t next_gap_pass_ = 0;
     uint64_t start_ns_ = 0;
     LrResult result_;
 };

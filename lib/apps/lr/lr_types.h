@@ -29,12 +29,15 @@ struct LrProgress {
 
 /// The ways to the optimum of examples that the workers hold.
 enum class BatchKind : uint8_t {
-    kProx,  ///< LrSolver
+    kProx,     ///< LrSolver
+    kDelayed,  ///< DelayedSolver
 };
 
-/// "prox".
+/// "prox", "delayed".
 [[nodiscard]] std::string_view name_of(BatchKind kind) noexcept;
 [[nodiscard]] std::optional<BatchKind> batch_kind_named(std::string_view name) noexcept;
+
+inline constexpr uint32_t kTauDefault = 8;
 
 /// Minimises  sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1.
 struct LrOptions {
@@ -47,19 +50,21 @@ struct LrOptions {
     /// Passes leave out features whose weight is 0 and is to stay 0, as far as is known; some passes,
     /// and the one after which the training ends, do not (KktSchedule).
     bool kkt = true;
+    uint32_t tau =
+        kTauDefault;    ///< of kDelayed: blocks whose new weights a worker does not wait for
     uint64_t seed = 1;  ///< for the blocks and their order; the same for all workers
-    Model init;         ///< the weights to start from; features that no example has are left out
-    std::function<void(const LrProgress&)> progress;  ///< called after every pass; may be empty
+    Model init{};       ///< the weights to start from; features that no example has are left out
+    std::function<void(const LrProgress&)> progress{};  ///< called after every pass; may be empty
     /// Called after every pass; may be empty. A result other than 0 at any worker ends the training
     /// for all workers. An error ends it for this worker alone, which must not be waited for then
     /// (Client::give_back_work()).
-    std::function<Result<int>()> stop;
+    std::function<Result<int>()> stop{};
 };
 
 enum class LrEnd : uint8_t {
     kGap,         ///< the gap is proven to be within the tolerance
     kNoProgress,  ///< the later half of all passes gained less than a fifth of the tolerance, and
-                  ///< the gains are falling; see LrSolver::progress_has_ended()
+                  ///< the gains are falling; see EndRule::progress_has_ended()
     kPassCount,   ///< pass_count_max passes are done
     kStopped,     ///< a worker's LrOptions::stop returned another number than 0
 };

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "lib/store/table_schema.h"
 #include "tools/weir/job_checkpoint_flags.h"
 #include "tools/weir/lr/lr.h"
 #include "tools/weir/lr/online_flags.h"
@@ -163,6 +164,11 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->check([](const std::string& text) {
             return text == "on" || text == "off" ? "" : text + ": must be on or off";
         });
+    command
+        ->add_option("--tau", run.solver.tau,
+                     "delayed: how many blocks a worker may be ahead of the slowest one")
+        ->check(count(0, TableSchema::kMaxDelayMax))
+        ->capture_default_str();
     command->add_option("--seed", run.solver.seed, "seed of the blocks and of their order")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();

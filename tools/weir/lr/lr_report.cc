@@ -49,20 +49,23 @@ std::string proof(const apps::LrResult& r) {
 nlohmann::json parameters(const LrFlags& flags) {
     const apps::LrOptions& solver = flags.run.solver;
     const JobOptions& job = flags.job.options;
-    return {{"l1", solver.l1},
-            {"passes", solver.pass_count_max},
-            {"tolerance", solver.tolerance},
-            {"blocks", solver.block_count},
-            {"kkt", solver.kkt},
-            {"seed", solver.seed},
-            {"threads", flags.run.threads},
-            {"skip_bad", flags.run.skip_bad},
-            {"labels", or_null(flags.run.labels.text())},
-            {"filters", flags.run.filters.text()},
-            {"servers", job.servers},
-            {"shards", job.shards_per_server},
-            {"workers", job.workers},
-            {"colocate", job.colocate}};
+    return {
+        {"solver", flags.solver_name()},
+        {"l1", solver.l1},
+        {"passes", solver.pass_count_max},
+        {"tolerance", solver.tolerance},
+        {"blocks", solver.block_count},
+        {"kkt", solver.kkt},
+        {"tau", solver.kind == apps::BatchKind::kDelayed ? nlohmann::json(solver.tau) : nullptr},
+        {"seed", solver.seed},
+        {"threads", flags.run.threads},
+        {"skip_bad", flags.run.skip_bad},
+        {"labels", or_null(flags.run.labels.text())},
+        {"filters", flags.run.filters.text()},
+        {"servers", job.servers},
+        {"shards", job.shards_per_server},
+        {"workers", job.workers},
+        {"colocate", job.colocate}};
 }
 
 nlohmann::json files(const LrFlags& flags) {

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormatKey = "weir lr";
-constexpr uint32_t kFormat = 3;
+constexpr uint32_t kFormat = 4;
 
 /// A name that other processes of the host can use, too.
 std::string absolute_name(const std::string& path) {
@@ -56,6 +56,7 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
             {"tolerance", run.solver.tolerance},
             {"blocks", run.solver.block_count},
             {"kkt", run.solver.kkt},
+            {"tau", run.solver.tau},
             {"seed", run.solver.seed},
             {"skip_bad", run.skip_bad},
             {"labels", run.labels.text()},
@@ -137,6 +138,7 @@ Status take_training(const Json& from, LrFlags& flags) {
     from.at("tolerance").get_to(run.solver.tolerance);
     from.at("blocks").get_to(run.solver.block_count);
     from.at("kkt").get_to(run.solver.kkt);
+    from.at("tau").get_to(run.solver.tau);
     from.at("seed").get_to(run.solver.seed);
     from.at("skip_bad").get_to(run.skip_bad);
     const std::string filters = from.at("filters");

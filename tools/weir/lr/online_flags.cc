@@ -23,8 +23,8 @@ struct OwnFlag {
 constexpr std::array kOfOnline{OwnFlag{"--stream"},  OwnFlag{"--loss"},  OwnFlag{"--classes"},
                                OwnFlag{"--alpha"},   OwnFlag{"--batch"}, OwnFlag{"--beta", true},
                                OwnFlag{"--l2", true}};
-constexpr std::array kOfBatch{"--train",  "--test", "--init", "--passes", "--tolerance",
-                              "--blocks", "--kkt",  "--seed", "--threads"};
+constexpr std::array kOfBatch{"--train",  "--test", "--init", "--passes",  "--tolerance",
+                              "--blocks", "--kkt",  "--seed", "--threads", "--tau"};
 
 }  // namespace
 
@@ -46,13 +46,14 @@ void add_online_flags(CLI::App& command, LrFlags& flags) {
     command
         .add_option_function<std::string>(
             "--solver", [&flags](const std::string& text) { flags.take_solver(text); },
-            "prox: block steps to the optimum, on examples in memory (--train); ftrl, adagrad, "
-            "adam: "
-            "online, on examples that are read once (--stream); default: prox")
+            "prox: block steps to the optimum, on examples in memory (--train), all workers at one "
+            "block; delayed: the same, but workers wait for nobody who is at most --tau blocks "
+            "behind; ftrl, adagrad, adam: online, on examples that are read once (--stream); "
+            "default: prox")
         ->option_text("WORD")
         ->check([](const std::string& text) {
             const bool is_known = apps::batch_kind_named(text) || apps::solver_named(text);
-            return is_known ? "" : text + ": must be prox, ftrl, adagrad or adam";
+            return is_known ? "" : text + ": must be prox, delayed, ftrl, adagrad or adam";
         });
     command.add_option("--stream", online.stream,
                        "LIBSVM files (plain or gzip) to learn from once, in their order, or -");
@@ -95,14 +96,17 @@ void check_online_flags(const CLI::App& command, const LrFlags& flags) {
                                                         : "--solver ftrl, adagrad or adam");
         }
         if (!is_given("--train")) throw CLI::RequiredError("--train");
+        if (is_given("--tau") && flags.run.solver.kind != apps::BatchKind::kDelayed)
+            throw CLI::RequiresError("--tau", "--solver delayed");
         return;
     }
     const std::string solver(apps::name_of(*flags.solver));
     for (const char* const name : kOfBatch) {
         if (is_given(name))
             throw CLI::ValidationError(
-                name, fmt::format("belongs to --solver prox; {} learns from --stream FILE, once",
-                                  solver));
+                name,
+                fmt::format("belongs to solvers of --train; {} learns from --stream FILE, once",
+                            solver));
     }
     if (!is_given("--stream")) throw CLI::RequiredError("--stream");
     const bool is_ftrl = *flags.solver == apps::OnlineSolver::kFtrl;
