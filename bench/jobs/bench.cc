@@ -21,6 +21,7 @@
 #include "bench/jobs/foreseen_rank.h"
 #include "bench/jobs/local_ranks.h"
 #include "bench/jobs/network_limit.h"
+#include "bench/jobs/paper/paper.h"
 #include "bench/jobs/restart.h"
 #include "bench/jobs/traffic/traffic.h"
 #include "lib/apps/lr/client_exchange.h"
@@ -147,7 +148,7 @@ Status run_local(BenchFlags& flags) {
         if (flags.needs_contact()) flags.job.contact_file = folder->path() + "/contact";
         if (needs_folder) flags.job.checkpoint_folder = folder->path();
     }
-    for (const std::string& path : {flags.json, flags.plot}) {
+    for (const std::string& path : {flags.json, flags.plot_file()}) {
         if (!path.empty()) WEIR_TRY(data::check_output(path));
     }
     const JobOptions& job = flags.job;
@@ -177,6 +178,12 @@ Status run_local(BenchFlags& flags) {
         for (const std::string& file : flags.data)
             add("--data", file);
         if (!flags.plot.empty()) add("--plot", flags.plot);
+    } else if (flags.is_paper()) {
+        add("--l1", flags.l1);
+        add("--factor", flags.factor);
+        for (const std::string& file : flags.data)
+            add("--data", file);
+        if (!flags.plot.empty()) add("--plot", flags.plot);
     } else if (flags.is_elastic()) {
         add("--table-mib", flags.table_mib);
         add("--rounds", flags.rounds);
@@ -200,7 +207,8 @@ Status run_local(BenchFlags& flags) {
     } else if (flags.bench != "latency" && !flags.is_factorization()) {
         add("--in-flight", flags.in_flight);
     }
-    if (!flags.is_sparse() && !flags.is_traffic()) add("--seconds", flags.seconds);
+    if (!flags.is_sparse() && !flags.is_traffic() && !flags.is_paper())
+        add("--seconds", flags.seconds);
     if (!flags.filters.empty()) add("--filters", flags.filters.text());
     add("--servers", job.servers);
     add("--shards", job.shards_per_server);
@@ -280,7 +288,7 @@ Status measure(Client& client, const BenchFlags& flags, const JobShape& shape) {
     return report.write_json(flags.json);
 }
 
-/// In `delay`, `factorization`, `traffic`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
+/// In `delay`, `factorization`, `traffic`, `paper`, `elastic`, `failover` and `restart` all work. Else the first worker measures; the others wait until it has finished, unless all work.
 Status work(const Job& job, Client& client, const BenchFlags& flags, const Config& config,
             CheckpointOrders& orders) {
     std::optional<ElasticMoves> moves;
@@ -291,6 +299,8 @@ Status work(const Job& job, Client& client, const BenchFlags& flags, const Confi
         outcome = bench_filters(client, flags, job.shape());
     } else if (flags.is_traffic()) {
         outcome = bench_traffic(client, flags, job.shape());
+    } else if (flags.is_paper()) {
+        outcome = bench_paper(client, flags, job.shape());
     } else if (flags.is_factorization()) {
         outcome = bench_factorization(client, flags, job.shape());
     } else if (flags.is_elastic()) {
@@ -364,7 +374,7 @@ Status run_rank(BenchFlags& flags, Config& config) {
     if (flags.limit_mbit != 0) config.set_flag("WEIR_TRANSPORT", "--limit-mbit", "tcp");
     WEIR_ASSIGN(const std::optional<uint32_t> rank, foreseen_rank(config));
     WEIR_TRY(take_place(flags, rank));
-    if (flags.is_traffic()) flags.job.add_rules = apps::add_exchange_rules;
+    if (flags.is_traffic() || flags.is_paper()) flags.job.add_rules = apps::add_exchange_rules;
     WEIR_ASSIGN(const std::unique_ptr<Job> started, Job::start(flags.job, config));
     Job& job = *started;
     const JobShape& shape = job.shape();

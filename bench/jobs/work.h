@@ -35,8 +35,8 @@ struct BenchFlags {
     uint64_t max_bytes = 4 << 20;
     uint32_t in_flight = 0;  ///< 0: chosen by the bench
     double seconds = 1;      ///< roughly, per row
-    std::string plot;        ///< delay, filters, traffic
-    double factor = 3;       ///< delay: by which a worker is slowed
+    std::string plot;        ///< delay, filters, traffic; paper: a folder
+    double factor = 3;       ///< delay, paper: by which a worker is slowed
     bool steady = false;     ///< delay: always the same worker is slowed
     uint32_t rounds =
         10;              ///< elastic: servers that join, and that leave; failover: that are killed
@@ -49,8 +49,8 @@ struct BenchFlags {
     uint64_t turns = 0;               ///< restart: after which it ends; 0: it does not
     Filters filters;                  ///< of the tables; not in all benches
     std::vector<std::string> filter_lists;  ///< filters: beside none; empty: chosen ones
-    std::vector<std::string> data;          ///< filters, traffic: LIBSVM files; empty: made
-    double l1 = 4;                          ///< traffic: of the training
+    std::vector<std::string> data;          ///< filters, traffic, paper: LIBSVM files; empty: made
+    double l1 = 4;                          ///< traffic, paper: of the training
     uint32_t limit_mbit = 0;                ///< filters: of the network; 0: none
     /// The cores of the limits: the server's and the worker's.
     std::array<int, 2> limit_cpus = {0, 1};
@@ -67,6 +67,8 @@ struct BenchFlags {
     [[nodiscard]] bool is_filters() const { return bench == "filters"; }
 
     [[nodiscard]] bool is_traffic() const { return bench == "traffic"; }
+
+    [[nodiscard]] bool is_paper() const { return bench == "paper"; }
 
     [[nodiscard]] bool is_elastic() const { return bench == "elastic"; }
 
@@ -87,6 +89,11 @@ struct BenchFlags {
 
     [[nodiscard]] bool has_filters() const {
         return is_dense() || is_sparse() || bench == "latency";
+    }
+
+    /// The plot, or the first one of several.
+    [[nodiscard]] std::string plot_file() const {
+        return is_paper() && !plot.empty() ? plot + "/objective.svg" : plot;
     }
 
     [[nodiscard]] int repetitions() const { return brief ? 2 : 7; }

@@ -2,7 +2,9 @@
 #include "lib/apps/plot_svg.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -405,6 +407,55 @@ std::string plot_losses(std::span<const LossPoint> points, const std::string& na
                kRight - 8, kTop + 16, kInk, kFilteredInk) +
            curve(&LossPoint::recent, kFilteredInk, 1) + curve(&LossPoint::loss, kInk, 2) +
            "</svg>\n";
+}
+
+std::string plot_curves(std::span<const PlotCurve> curves, const std::string& value_label,
+                        const PlotText& text) {
+    constexpr std::array kInks = {kInk, "#c0392b", kFilteredInk, "#b7740a", "#7d3c98", "#444444"};
+    const auto is_drawn = [](const std::pair<double, double>& point) {
+        return std::isfinite(point.first) && std::isfinite(point.second) &&
+               point.second > kCurveFloor;
+    };
+    double last = 0;
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
+    for (const PlotCurve& curve : curves) {
+        for (const auto& point : curve.points) {
+            if (!is_drawn(point)) continue;
+            last = std::max(last, point.first);
+            least = std::min(least, point.second);
+            most = std::max(most, point.second);
+        }
+    }
+    if (!(most > 0)) {
+        return frame(text, "seconds", "") +
+               fmt::format(
+                   "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">nothing was "
+                   "measured</text>\n</svg>\n",
+                   (kLeft + kRight) / 2, (kTop + kBottom) / 2);
+    }
+    const TimeAxis x = TimeAxis::up_to(last);
+    const LogAxis y = LogAxis::over(least, most);
+    std::string svg = frame(text, "seconds", value_label) + grid(x, y);
+    for (size_t i = 0; i < curves.size(); ++i) {
+        const char* const ink = kInks[i % kInks.size()];
+        std::string path;
+        std::string dots;
+        for (const auto& point : curves[i].points) {
+            if (!is_drawn(point)) continue;
+            const double at_x = x.page(point.first);
+            const double at_y = y.page(point.second);
+            path += fmt::format("{}{:.2f} {:.2f}", path.empty() ? "M" : "L", at_x, at_y);
+            dots += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"2\"/>\n", at_x, at_y);
+        }
+        svg += fmt::format(
+            "<path d=\"{0}\" fill=\"none\" stroke=\"{1}\" stroke-width=\"2\" "
+            "stroke-linejoin=\"round\"/>\n<g fill=\"{1}\">\n{2}<text x=\"{3}\" y=\"{4}\" "
+            "text-anchor=\"end\">{5}</text>\n</g>\n",
+            path, ink, curves[i].points.size() <= kDotCountMax ? dots : "", kRight - 8,
+            kTop + 16 + 16 * static_cast<double>(i), escaped(curves[i].name));
+    }
+    return svg + "</svg>\n";
 }
 
 std::string plot_bars(std::span<const PlotBar> bars, const std::string& value_label,

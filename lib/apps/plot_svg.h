@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// plot_descent: a plot of the objective over time. plot_losses: of losses. plot_bars: bars side by side. As SVG text.
+/// plot_descent: a plot of the objective over time. plot_losses: of losses. plot_curves: of several things. plot_bars: bars side by side. As
+/// SVG text.
 
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace weir::apps {
 
@@ -49,6 +52,17 @@ struct LossPoint {
 /// left out; greater losses than six times the last one are cut off at the top.
 [[nodiscard]] std::string plot_losses(std::span<const LossPoint> points, const std::string& name,
                                       const PlotText& text, std::span<const PlotMark> marks = {});
+
+struct PlotCurve {
+    std::string name;
+    std::vector<std::pair<double, double>> points;  ///< seconds, value
+};
+
+/// Plots values above 0, on a logarithmic axis, against time, each curve in its own colour and with its name. What is not
+/// finite or not above kCurveFloor is left out.
+inline constexpr double kCurveFloor = 1e-8;
+[[nodiscard]] std::string plot_curves(std::span<const PlotCurve> curves,
+                                      const std::string& value_label, const PlotText& text);
 
 struct PlotBar {
     std::string name;  ///< below the bar

@@ -88,6 +88,21 @@ void add_traffic(CLI::App& command, BenchFlags& flags, JobOptions& job) {
                        "FILE.svg for what each filter saves, and for what passes leave out");
 }
 
+void add_paper(CLI::App& command, BenchFlags& flags, JobOptions& job) {
+    job.workers = 4;
+    command.add_option("--data", flags.data, "LIBSVM files; default: a made click log");
+    command.add_option("--l1", flags.l1, "weight of the l1 penalty, above 0")
+        ->check(number(0, false))
+        ->capture_default_str();
+    command
+        .add_option("--factor", flags.factor,
+                    "by which workers are slowed, one at a time, from 1 to 100")
+        ->check(number_within(1, 100))
+        ->capture_default_str();
+    command.add_option("--plot", flags.plot,
+                       "a folder for objective.svg, delay.svg and traffic.svg");
+}
+
 void add_elastic(CLI::App& command, BenchFlags& flags) {
     flags.table_mib = 128;
     command.add_option("--table-mib", flags.table_mib, "size of the dense table")
@@ -182,7 +197,7 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
                       "small sizes and short times, only to see that it works");
     add_json(*command, flags->json);
     if (flags->is_filters()) flags->seconds = 0.25;  // there are many rows
-    if (!flags->is_sparse() && !flags->is_traffic()) {
+    if (!flags->is_sparse() && !flags->is_traffic() && !flags->is_paper()) {
         command->add_option("--seconds", flags->seconds, "approximate time per row, 0.001 to 3600")
             ->check(number_within(0.001, 3600))
             ->capture_default_str();
@@ -198,6 +213,8 @@ void add_one(CLI::App& bench, const std::string& name, const std::string& meanin
         add_filter_bench(*command, *flags);
     } else if (flags->is_traffic()) {
         add_traffic(*command, *flags, job.options);
+    } else if (flags->is_paper()) {
+        add_paper(*command, *flags, job.options);
     } else if (flags->is_elastic()) {
         add_elastic(*command, *flags);
     } else if (flags->is_failover()) {
@@ -247,7 +264,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     bench->require_subcommand(1);
     bench->footer(
         "Start it with --local, or under mpirun or srun with 2 ranks or more. The first worker\n"
-        "measures; all other workers are idle, except in `delay`, `factorization`, `traffic`,\n"
+        "measures; all other workers are idle, except in `delay`, `traffic`, `paper`, "
+        "`factorization`,\n"
         "`elastic` and `failover`, where all work.\n"
         "--cpus A,B pins servers to core A and workers to core B, even if a launcher has bound\n"
         "them to other cores.");
@@ -263,6 +281,8 @@ void add_bench(CLI::App& app, Command& chosen) {
     add_one(*bench, "delay", "iterations by the bound on their delay, with slowed workers", chosen);
     add_one(*bench, "filters", "pushes through filters, beside the same ones without", chosen);
     add_one(*bench, "traffic", "what `weir lr` sends, with one filter more each time", chosen);
+    add_one(*bench, "paper", "figures of the parameter server's papers: solvers, delays, traffic",
+            chosen);
     add_one(*bench, "factorization", "matrix factorisation in batches, beside the server's core",
             chosen);
     add_one(*bench, "elastic", "pushes while servers come and go", chosen);

@@ -11,7 +11,6 @@
 #include <fmt/core.h>
 
 #include "bench/jobs/local_ranks.h"
-#include "bench/jobs/traffic/traffic_report.h"
 #include "lib/apps/lr/client_exchange.h"
 #include "lib/apps/lr/lr_solver.h"
 #include "lib/base/clock.h"
@@ -120,13 +119,22 @@ Status bench_traffic(Client& client, const BenchFlags& flags, const JobShape& sh
                         files[0], {.example_count = examples, .feature_count = 10 * examples}));
         data = fmt::format("a click log of {} examples and {} features", examples, 10 * examples);
     }
-    TrafficBench bench(client, flags, std::move(files));
     std::optional<TrafficReport> report;
     if (reports) report.emplace(shape, data, flags.l1);
+    WEIR_TRY(measure_traffic(client, flags, files, report ? &*report : nullptr));
+    if (!report) return {};
+    report->print_legend();
+    if (!flags.plot.empty()) WEIR_TRY(report->write_plot(flags.plot));
+    return flags.json.empty() ? Status() : report->write_json(flags.json);
+}
+
+Status measure_traffic(Client& client, const BenchFlags& flags,
+                       const std::vector<std::string>& files, TrafficReport* report) {
+    TrafficBench bench(client, flags, files);
     for (const Step& step : kSteps) {
         double unsent = 0;
-        WEIR_ASSIGN(TrafficRow row, bench.train(step, unsent));
-        if (!report) continue;
+        WEIR_ASSIGN(const TrafficRow row, bench.train(step, unsent));
+        if (report == nullptr) continue;
         if (&step == &kSteps[0]) {
             TrafficRow none = row;
             none.filters = "none";
@@ -135,10 +143,7 @@ Status bench_traffic(Client& client, const BenchFlags& flags, const JobShape& sh
         }
         report->add(row);
     }
-    if (!report) return {};
-    report->print_legend();
-    if (!flags.plot.empty()) WEIR_TRY(report->write_plot(flags.plot));
-    return flags.json.empty() ? Status() : report->write_json(flags.json);
+    return {};
 }
 
 }  // namespace weir::bench

@@ -107,7 +107,7 @@ void TrafficReport::print_legend() const {
     std::fflush(stdout);
 }
 
-Status TrafficReport::write_json(const std::string& path) const {
+nlohmann::json TrafficReport::rows_json() const {
     nlohmann::json rows = nlohmann::json::array();
     for (const TrafficRow& row : rows_) {
         rows.push_back({{"filters", row.filters},
@@ -120,10 +120,14 @@ Status TrafficReport::write_json(const std::string& path) const {
                         {"filtered", row.filtered},
                         {"seconds", row.seconds}});
     }
+    return rows;
+}
+
+Status TrafficReport::write_json(const std::string& path) const {
     nlohmann::json json = bench_json("traffic", shape_);
     json["data"] = data_;
     json["l1"] = l1_;
-    json["rows"] = std::move(rows);
+    json["rows"] = rows_json();
     return data::write_whole_file(path, json_text(json));
 }
 

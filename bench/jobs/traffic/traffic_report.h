@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "lib/base/result.h"
 #include "lib/job/job.h"
 
@@ -35,6 +37,8 @@ public:
 
     /// Call it after the last row.
     void print_legend() const;
+
+    [[nodiscard]] nlohmann::json rows_json() const;
 
     /// Errors: kIo
     [[nodiscard]] Status write_json(const std::string& path) const;

@@ -17,7 +17,7 @@ namespace weir::apps {
 namespace {
 
 /// Rounds over the blocks of frequent features at the beginning.
-constexpr int kFrequentRounds = 5;
+constexpr int kFrequentRounds = 1;
 
 /// A block may be late for those before and for those behind it. So twice the reach that is under way bounds the
 /// curvature for sure. Examples in which all of these move to the same side are rare: less is enough, as long as the
@@ -211,6 +211,7 @@ Status DelayedSolver::start_block(uint32_t block, uint32_t tau) {
         }
         at += some.size();
     }
+    if (options_.computed) options_.computed();
     const std::span<const uint64_t> keys = started.kept.keys(0);
     exchange_->push(iteration_, keys, started.pairs.first(2 * keys.size()), kkt_.rest());
     exchange_->pull(iteration_, keys, started.pulled.first(keys.size()));

@@ -12,8 +12,7 @@
 #include "lib/apps/agree_on_error.h"
 #include "lib/apps/allgather.h"
 #include "lib/apps/lr/client_exchange.h"
-#include "lib/apps/lr/delayed_solver.h"
-#include "lib/apps/lr/lr_solver.h"
+#include "lib/apps/lr/make_solver.h"
 #include "lib/base/counted.h"
 #include "lib/base/fnv.h"
 #include "lib/base/log.h"
@@ -62,21 +61,20 @@ std::optional<std::string> trained_exchange(const ResumedFrom& from) {
     return std::nullopt;
 }
 
-/// l1 is a parameter of the table of weights. If another worker has made it with another one, that
-/// is the only possible difference.
-Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, const LrRunOptions& options,
-                                                      const WorkShare& share,
-                                                      const LrRounds& rounds) {
-    const double l1 = options.solver.l1;
-    Result<std::unique_ptr<ClientExchange>> made = ClientExchange::make(
-        client, name_of_round(rounds, share.round), l1, {share.index, share.worker_count},
-        options.filters, options.solver.kind == BatchKind::kDelayed ? options.solver.tau : 0);
+/// What differs is a parameter of the table of weights.
+Result<std::unique_ptr<ClientExchange>> exchange_of_round(Client& client,
+                                                          const LrRunOptions& options,
+                                                          const WorkShare& share,
+                                                          const LrRounds& rounds) {
+    Result<std::unique_ptr<ClientExchange>> made =
+        make_exchange(client, name_of_round(rounds, share.round), {share.index, share.worker_count},
+                      options.solver, options.filters);
     if (made.code() != Errc::kAlreadyExists) return made;
     return Error(
         Errc::kInvalidArgument,
         fmt::format("the ranks have different options (l1: this one {}, another one not; or "
                     "solver or tau); start all with the same",
-                    l1));
+                    options.solver.l1));
 }
 
 /// Fails if the workers have different options: they would take different steps, and wait for
@@ -298,7 +296,7 @@ Status drop_saved_tables(Client& client, LrRounds& rounds, bool is_trained) {
     WEIR_TRY(client.forget_unread_tables());
     if (!is_trained && rounds.trained == 0) return {};
     if (const auto exchange = trained_exchange(*rounds.resumed))
-        WEIR_TRY(ClientExchange::drop(client, *exchange, false));
+        WEIR_TRY(drop_tables(client, *exchange, false));
     rounds.has_dropped_saved = true;
     return {};
 }
@@ -309,7 +307,7 @@ Status drop_saved_tables(Client& client, LrRounds& rounds, bool is_trained) {
 Status drop_old_tables(Client& client, LrRounds& rounds, uint64_t round, bool is_trained) {
     const uint64_t needed = is_trained || rounds.trained == 0 ? round : rounds.trained;
     for (uint64_t old = rounds.kept_from; old < round; ++old)
-        WEIR_TRY(ClientExchange::drop(client, name_of_round(rounds, old), old == needed));
+        WEIR_TRY(drop_tables(client, name_of_round(rounds, old), old == needed));
     rounds.kept_from = std::min(needed, round);
     return drop_saved_tables(client, rounds, is_trained);
 }
@@ -387,20 +385,6 @@ void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& 
     }
 }
 
-template <class Solver>
-Result<std::unique_ptr<BatchSolver>> kept(Result<Solver> made) {
-    if (!made) return made.error();
-    return std::unique_ptr<BatchSolver>(std::make_unique<Solver>(*std::move(made)));
-}
-
-/// As LrOptions::kind says. A collective.
-Result<std::unique_ptr<BatchSolver>> make_solver(BlockExchange& exchange, data::Examples&& examples,
-                                                 LrOptions options) {
-    if (options.kind == BatchKind::kDelayed)
-        return kept(DelayedSolver::create(exchange, std::move(examples), std::move(options)));
-    return kept(LrSolver::create(exchange, std::move(examples), std::move(options)));
-}
-
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
                         std::vector<LrProgress>& passes) {
     Result<WorkShare> taken = take_share(client, options);
@@ -411,7 +395,7 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
         WEIR_ASSIGN(rounds.resumed, client.resumed_from());
     }
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
-                make_exchange(client, options, share, rounds));
+                exchange_of_round(client, options, share, rounds));
     LrRun run;
     run.is_first = share.index == 0;
     Result<data::Examples> examples = read_share(client, options, share, rounds);
@@ -433,7 +417,8 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
         WEIR_ASSIGN(of_round.init, read_newest(client, examples->keys, *newest));
     }
     WEIR_ASSIGN(const std::unique_ptr<BatchSolver> solver,
-                make_solver(*exchange, *std::move(examples), std::move(of_round)));
+                make_solver(client, name_of_round(rounds, share.round), *exchange, options.filters,
+                            *std::move(examples), std::move(of_round)));
     run.data_bytes = solver->data_bytes();
     WEIR_ASSIGN(run.result, solver->solve());
     // The first worker writes the model; the others need it only for the test files.

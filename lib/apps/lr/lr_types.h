@@ -59,6 +59,9 @@ struct LrOptions {
     /// for all workers. An error ends it for this worker alone, which must not be waited for then
     /// (Client::give_back_work()).
     std::function<Result<int>()> stop{};
+    /// Of kDelayed; may be empty. Called when a block has been computed, before it is pushed: benchmarks simulate slower
+    /// workers with it.
+    std::function<void()> computed{};
 };
 
 enum class LrEnd : uint8_t {

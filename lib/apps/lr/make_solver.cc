@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lib/apps/lr/make_solver.h"
+
+#include <utility>
+
+#include "lib/apps/lr/delayed_solver.h"
+#include "lib/apps/lr/lr_solver.h"
+
+namespace weir::apps {
+namespace {
+
+template <class Solver>
+Result<std::unique_ptr<BatchSolver>> kept(Result<Solver> made) {
+    if (!made) return made.error();
+    return std::unique_ptr<BatchSolver>(std::make_unique<Solver>(*std::move(made)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ClientExchange>> make_exchange(Client& client, const std::string& name,
+                                                      data::Part place, const LrOptions& options,
+                                                      const Filters& filters) {
+    const uint32_t max_delay = options.kind == BatchKind::kDelayed ? options.tau : 0;
+    return ClientExchange::make(client, name, options.l1, place, filters, max_delay);
+}
+
+Result<std::unique_ptr<BatchSolver>> make_solver(Client& /*client*/, const std::string& /*name*/,
+                                                 ClientExchange& exchange,
+                                                 const Filters& /*filters*/,
+                                                 data::Examples&& examples, LrOptions options) {
+    if (options.kind == BatchKind::kDelayed)
+        return kept(DelayedSolver::create(exchange, std::move(examples), std::move(options)));
+    return kept(LrSolver::create(exchange, std::move(examples), std::move(options)));
+}
+
+Status drop_tables(Client& client, const std::string& name, bool keeps_weights) {
+    return ClientExchange::drop(client, name, keeps_weights);
+}
+
+}  // namespace weir::apps
