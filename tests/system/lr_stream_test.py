@@ -14,7 +14,6 @@ from pathlib import Path
 import lr_testing as testing
 
 FTRL = ("--solver", "ftrl")
-REASSIGN = ("--on-worker-loss", "reassign")
 # So many times the same examples that a training can be disturbed before it ends.
 MANY = 60
 SLOW = ("--batch", "4")
@@ -250,33 +249,8 @@ class LrStream(testing.Folder, unittest.TestCase):
         job.start_all()
         self.assertTrue(job.until_training(), job.everything())
 
-    def has_copies(self):
-        done = testing.run([self.WEIR, "status", self.path("contact"), "--json"], testing.clean_environment({}), testing.LIMIT_S)
-        return done.code == 0 and '"segments_to_copy": 0' in done.out
-
     def result(self):
         return testing.read_json(self.path("out.json"))
-
-    def events(self):
-        return [(event["what"], event["number"]) for event in self.result()["events"]]
-
-    def test_servers_workers_and_the_manager_are_killed_and_every_example_counts_once(self):
-        flags = ("--servers", "3", "--replicas", "1", "--managers", "3", *REASSIGN)
-        with self.job(*flags, size=6, WEIR_LEASE_MS="3000") as job:
-            self.begin(job)
-            self.assertTrue(job.until(self.has_copies), job.everything())
-            job.kill(0)  # the manager that leads, and a server
-            self.assertTrue(job.trains_on(3), job.everything())
-            job.kill(4)
-            self.assertTrue(job.trains_on(3), job.everything())
-            job.kill(3)  # the worker that shows the progress and writes the results
-            self.assertTrue(job.until(lambda: job.shows in job.err(5)), job.everything())
-            self.assertEqual([job.wait(rank, END_S) for rank in (1, 2, 5)], [0] * 3, job.everything())
-        self.assertEqual(self.result()["examples"], 20000 * MANY)
-        for event in (("server lost", 0), ("worker lost", 1), ("worker lost", 0)):
-            self.assertIn(event, self.events())
-        self.assertEqual(len(self.result()["restarts"]), 2)
-        self.assertLess(self.result()["loss"], 0.6)
 
     def test_without_reassign_the_death_of_a_worker_ends_the_job_at_once(self):
         with self.job(size=3) as job:
@@ -284,23 +258,6 @@ class LrStream(testing.Folder, unittest.TestCase):
             job.kill(2)
             self.assertEqual([job.wait(rank, 20) for rank in (0, 1)], [1, 1], job.everything())
             self.assertIn("worker 1 (rank 2)", job.err(1))
-
-    def test_workers_join_and_leave(self):
-        with self.job(*REASSIGN, size=3) as job:
-            self.begin(job)
-            words = [self.WEIR, "lr", "--join", self.path("contact")]
-            with open(self.folder / "joiner.err", "wb") as err, subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=err, stderr=err, env=testing.clean_environment(testing.POOL)) as joiner:
-                self.addCleanup(joiner.kill)
-                self.assertTrue(job.until(lambda: "workers have come or gone" in job.err(1)), job.everything())
-                self.assertTrue(job.trains_on(1), job.everything())
-                os.kill(job.pid(2), signal.SIGTERM)
-                self.assertEqual(job.wait(2), 0, job.everything())
-                self.assertIn("worker 1 has left, and the others train on", job.err(2))
-                self.assertEqual([job.wait(rank, END_S) for rank in (0, 1)], [0, 0], job.everything())
-                self.assertEqual(joiner.wait(END_S), 0, (self.folder / "joiner.err").read_text())
-        self.assertEqual(self.result()["examples"], 20000 * MANY)
-        self.assertEqual(self.events(), [("worker joined", 2), ("worker left", 1)])
 
     def test_a_training_that_was_stopped_or_killed_goes_on_from_its_checkpoint(self):
         folder = self.folder / "checkpoints"
