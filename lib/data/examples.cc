@@ -93,27 +93,33 @@ Result<Examples> read_and_join(std::span<const std::string> paths, const ReadOpt
             examples.chunks.push_back(std::move(chunk));
         share.chunks = {};
     }
-    if (examples.report.bad_line_count > options.skip_bad) {
-        if (!options.format.any_label) {
-            WEIR_TRY(check_labels(examples.report.labels, options.format.labels, files_text(paths),
-                                  options.format.names));
-        }
-        return Error(Errc::kParse,
-                     fmt::format("{}; there are {} bad lines, and {} may be skipped; correct them "
-                                 "or allow more ({})",
-                                 examples.report.first_bad_line, examples.report.bad_line_count,
-                                 options.skip_bad, options.format.names.skip_bad));
-    }
-    if (examples.report.example_count > 0xffffffff) {
-        return Error(Errc::kOutOfRange,
-                     "more than 2^32 - 1 examples for one worker; use more workers");
-    }
+    WEIR_TRY(check_report(examples.report, paths, options));
     examples.keys = shares[0].dictionary.take_keys();
     examples.keys.shrink_to_fit();
     return examples;
 }
 
 }  // namespace
+
+Status check_report(const ReadReport& report, std::span<const std::string> paths,
+                    const ReadOptions& options) {
+    if (report.bad_line_count > options.skip_bad) {
+        if (!options.format.any_label) {
+            WEIR_TRY(check_labels(report.labels, options.format.labels, files_text(paths),
+                                  options.format.names));
+        }
+        return Error(Errc::kParse,
+                     fmt::format("{}; there are {} bad lines, and {} may be skipped; correct them "
+                                 "or allow more ({})",
+                                 report.first_bad_line, report.bad_line_count, options.skip_bad,
+                                 options.format.names.skip_bad));
+    }
+    if (report.example_count > 0xffffffff) {
+        return Error(Errc::kOutOfRange,
+                     "more than 2^32 - 1 examples for one worker; use more workers");
+    }
+    return {};
+}
 
 Result<Examples> read_libsvm(std::span<const std::string> paths, const ReadOptions& options) {
     return or_shortage([&] { return read_and_join(paths, options); });

@@ -38,6 +38,11 @@ struct ReadOptions {
     std::function<bool()> stop = {};
 };
 
+/// Fails if what was read has more bad lines than options.skip_bad, or too many examples. Errors:
+/// kParse, kOutOfRange
+[[nodiscard]] Status check_report(const ReadReport& report, std::span<const std::string> paths,
+                                  const ReadOptions& options);
+
 /// Reads this worker's share of LIBSVM files. It is no error if the share has no examples: it may
 /// be empty if the files are small.
 ///

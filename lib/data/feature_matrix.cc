@@ -36,28 +36,6 @@ std::vector<uint32_t> sorted_order(const std::vector<uint64_t>& keys) {
     return order;
 }
 
-/// Puts the features in their final order, group by group; returns the column of each.
-std::vector<uint32_t> place_columns(std::vector<uint64_t>&& keys, const FeatureGroups& groups,
-                                    FeatureMatrix& matrix) {
-    const std::vector<uint32_t> order = sorted_order(keys);
-    std::vector<uint32_t> column_of(keys.size());  // first the group, then the column
-    std::vector<uint64_t> begin(groups.count + 1, 0);
-    for (uint64_t i = 0; i < keys.size(); ++i) {
-        column_of[i] = groups.of(keys[i]);
-        WEIR_CHECK(column_of[i] < groups.count);
-        ++begin[column_of[i] + 1];
-    }
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    matrix.group_begin = begin;
-    matrix.keys.resize(keys.size());
-    for (const uint32_t index : order) {
-        const uint64_t column = begin[column_of[index]]++;
-        matrix.keys[column] = keys[index];
-        column_of[index] = static_cast<uint32_t>(column);
-    }
-    return column_of;
-}
-
 /// Counts the non-zeros of every feature and lays out the columns. Returns the place of the first
 /// non-zero of each feature. It counts by feature, not by column, because features that came
 /// early are the common ones, so that most look-ups hit the cache.
@@ -124,10 +102,34 @@ uint64_t FeatureMatrix::data_bytes() const noexcept {
            bytes_of(labels) + bytes_of(group_begin);
 }
 
+ColumnOrder order_columns(std::vector<uint64_t>&& keys, const FeatureGroups& groups) {
+    const std::vector<uint32_t> order = sorted_order(keys);
+    ColumnOrder result;
+    std::vector<uint32_t>& column_of = result.column_of;  // first the group, then the column
+    column_of.resize(keys.size());
+    std::vector<uint64_t> begin(groups.count + 1, 0);
+    for (uint64_t i = 0; i < keys.size(); ++i) {
+        column_of[i] = groups.of(keys[i]);
+        WEIR_CHECK(column_of[i] < groups.count);
+        ++begin[column_of[i] + 1];
+    }
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    result.group_begin = begin;
+    result.keys.resize(keys.size());
+    for (const uint32_t index : order) {
+        const uint64_t column = begin[column_of[index]]++;
+        result.keys[column] = keys[index];
+        column_of[index] = static_cast<uint32_t>(column);
+    }
+    return result;
+}
+
 FeatureMatrix make_feature_matrix(Examples&& examples, const FeatureGroups& groups) {
     FeatureMatrix matrix;
-    const std::vector<uint32_t> column_of =
-        place_columns(std::exchange(examples.keys, {}), groups, matrix);
+    ColumnOrder order = order_columns(std::exchange(examples.keys, {}), groups);
+    matrix.keys = std::move(order.keys);
+    matrix.group_begin = std::move(order.group_begin);
+    const std::vector<uint32_t> column_of = std::move(order.column_of);
     std::vector<uint64_t> fill = lay_out(examples, column_of, matrix);
     uint64_t row_count = 0;
     bool all_ones = true;

@@ -39,6 +39,15 @@ struct FeatureGroups {
     std::function<uint32_t(uint64_t key)> of = [](uint64_t) { return 0U; };  ///< below count
 };
 
+/// The final order of the columns: group by group, sorted by key within each.
+struct ColumnOrder {
+    std::vector<uint64_t> keys;         ///< per column
+    std::vector<uint64_t> group_begin;  ///< as FeatureMatrix::group_begin
+    std::vector<uint32_t> column_of;    ///< per feature, as they were given
+};
+
+[[nodiscard]] ColumnOrder order_columns(std::vector<uint64_t>&& keys, const FeatureGroups& groups);
+
 /// Turns rows into columns. It frees the examples chunk by chunk, so that the peak of memory
 /// stays below two copies of the non-zeros.
 [[nodiscard]] FeatureMatrix make_feature_matrix(Examples&& examples,
