@@ -168,6 +168,36 @@ TEST_SUITE("lr run") {
         CHECK(sent(*filtered[0]) < sent(*whole[0]) / 10 * 7);
     }
 
+    TEST_CASE("examples on disk are trained as those in memory, also when the cache is found") {
+        const test::Scratch folder;
+        LrRunOptions options;
+        options.train = {folder.file("a", words(1, 1500)), folder.file("b", words(2, 1500))};
+        options.test = {folder.file("t", words(3, 300))};
+        options.solver.kind = BatchKind::kDelayed;
+        options.solver.block_count = 40;
+        const std::vector<Result<LrRun>> in_memory = train(2, options);
+        REQUIRE(in_memory[0].has_value());
+        const double objective = in_memory[0]->result.objective;
+        options.cache.folder = folder.path("cache");
+        // All data; and just enough for the largest blocks, so that workers wait for each other.
+        for (const uint64_t memory_bytes : {uint64_t{1} << 30, in_memory[0]->data_bytes / 3}) {
+            options.cache.memory_bytes = memory_bytes;
+            for (const Result<LrRun>& run : train(2, options)) {
+                INFO((run ? "" : run.error().message()));
+                REQUIRE(run.has_value());
+                CHECK(run->result.objective == doctest::Approx(objective).epsilon(1e-3));
+                CHECK(run->result.example_count == 3000);
+                CHECK(run->test->log_loss ==
+                      doctest::Approx(in_memory[0]->test->log_loss).epsilon(1e-2));
+            }
+        }
+        options.cache.memory_bytes = 1000;
+        for (const Result<LrRun>& run : train(2, options))
+            CHECK_FALSE(run.has_value());
+        options.solver.kind = BatchKind::kProx;
+        CHECK(train(1, options)[0].code() == Errc::kInvalidArgument);
+    }
+
     TEST_CASE("workers that were started with different l1 are told so") {
         const test::Scratch folder;
         LrRunOptions options;

@@ -172,6 +172,7 @@ TEST_SUITE("column_cache") {
                             ColumnCache::open(paths, read, in_folder(scratch));
                         REQUIRE(cache);
                         CHECK(cache->was_found() == found);
+                        CHECK(cache->block_count_min(3) == (found ? 7 : 1));
                         CHECK(cache->report().example_count == example_count);
                         CHECK(cache->report().nonzero_count == matrix.rows.size());
                         CHECK(cache->report().labels.line_count() == example_count);
@@ -432,7 +433,8 @@ TEST_SUITE("column_cache") {
             Result<ColumnCache> cache = ColumnCache::open(paths, read, in_folder(scratch));
             REQUIRE(cache);
             stops = true;
-            CHECK((*std::move(cache)).finish(hash_groups_of(2)).code() == Errc::kCancelled);
+            CHECK((*std::move(cache)).finish(hash_groups_of(2), read.stop).code() ==
+                  Errc::kCancelled);
         }
         CHECK(cached_names(scratch.path("cache")).empty());
     }

@@ -31,37 +31,60 @@ double seconds_from(uint64_t start_ns) {
 
 }  // namespace
 
-DelayedSolver::DelayedSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatrix matrix,
+DelayedSolver::DelayedSolver(BlockExchange& exchange, FeaturePlan plan, data::ColumnBlocks blocks,
                              LrOptions options)
     : exchange_(&exchange),
       options_(std::move(options)),
       plan_(std::move(plan)),
-      matrix_(std::move(matrix)),
+      blocks_(std::move(blocks)),
       random_(options_.seed),
       share_of_late_(kFirstShareOfLate),
       kkt_(options_.kkt ? options_.l1 : 0) {}
 
-Result<DelayedSolver> DelayedSolver::create(BlockExchange& exchange, data::Examples&& examples,
-                                            LrOptions options) {
+Result<FeaturePlan> DelayedSolver::plan(BlockExchange& exchange, std::span<const uint64_t> keys,
+                                        std::span<const uint32_t> counts,
+                                        const data::ReadReport& report, const LrOptions& options,
+                                        uint32_t block_count_min) {
     WEIR_TRY(check_options(options));
-    WEIR_ASSIGN(FeaturePlan plan,
-                plan_features(exchange, examples.keys, count_features(examples), examples.report,
-                              {.block_count = options.block_count,
-                               .seed = options.seed,
-                               .blocks_at_once = options.tau + 1}));
-    data::FeatureMatrix matrix = data::make_feature_matrix(std::move(examples), plan.groups);
+    return plan_features(exchange, keys, counts, report,
+                         {.block_count = options.block_count,
+                          .block_count_min = block_count_min,
+                          .seed = options.seed,
+                          .blocks_at_once = options.tau + 1});
+}
+
+Result<DelayedSolver> DelayedSolver::make(BlockExchange& exchange, FeaturePlan plan,
+                                          data::ColumnBlocks blocks, LrOptions options) {
     plan.groups.of = {};  // frees the list of features
-    DelayedSolver solver(exchange, std::move(plan), std::move(matrix), std::move(options));
+    DelayedSolver solver(exchange, std::move(plan), std::move(blocks), std::move(options));
     WEIR_TRY(solver.prepare());
     return solver;
 }
 
+Result<DelayedSolver> DelayedSolver::create(BlockExchange& exchange, data::Examples&& examples,
+                                            LrOptions options) {
+    WEIR_ASSIGN(FeaturePlan plan,
+                DelayedSolver::plan(exchange, examples.keys, count_features(examples),
+                                    examples.report, options, 1));
+    data::ColumnBlocks blocks(data::make_feature_matrix(std::move(examples), plan.groups));
+    return make(exchange, std::move(plan), std::move(blocks), std::move(options));
+}
+
+Result<DelayedSolver> DelayedSolver::create(BlockExchange& exchange, data::ColumnCache&& cache,
+                                            LrOptions options) {
+    WEIR_ASSIGN(FeaturePlan plan,
+                DelayedSolver::plan(exchange, cache.keys(), cache.counts(), cache.report(), options,
+                                    cache.block_count_min(options.tau + 2)));
+    WEIR_ASSIGN(data::ColumnBlocks blocks, std::move(cache).finish(plan.groups));
+    return make(exchange, std::move(plan), std::move(blocks), std::move(options));
+}
+
 Status DelayedSolver::prepare() {
-    weights_.assign(matrix_.column_count(), 0);
-    trust_.assign(matrix_.column_count(), static_cast<float>(kFirstTrust));
-    margins_.assign(matrix_.row_count(), 0);
-    terms_.assign(matrix_.row_count(), {});
-    reach_under_way_.assign(matrix_.row_count(), 0);
+    weights_.assign(blocks_.column_count(), 0);
+    trust_.assign(blocks_.column_count(), static_cast<float>(kFirstTrust));
+    margins_.assign(blocks_.row_count(), 0);
+    terms_.assign(blocks_.row_count(), {});
+    reach_under_way_.assign(blocks_.row_count(), 0);
     block_order_.resize(plan_.block_count);
     std::iota(block_order_.begin(), block_order_.end(), 0U);
     last_iteration_.assign(plan_.block_count, 0);
@@ -74,7 +97,7 @@ Status DelayedSolver::prepare() {
         WEIR_ASSIGN(block.pairs, exchange_->make_buffer(2 * widest));
         WEIR_ASSIGN(block.pulled, exchange_->make_buffer(widest));
     }
-    WEIR_ASSIGN(owners_, FeatureOwners::find(*exchange_, matrix_.keys, matrix_.group_begin,
+    WEIR_ASSIGN(owners_, FeatureOwners::find(*exchange_, blocks_.keys(), blocks_.group_begin(),
                                              free_[0].pulled));
     plan_.feature_count = owners_.feature_count();
     end_rule_ = EndRule(options_.tolerance, plan_.pass_cost_ns / exchange_->worker_count());
@@ -124,8 +147,8 @@ Status DelayedSolver::take_init() {
     const Model& init = options_.init;
     std::vector<std::pair<uint64_t, double>> mine;
     double known = 0;
-    for (uint64_t column = 0; column < matrix_.column_count(); ++column) {
-        const uint64_t key = matrix_.keys[column];
+    for (uint64_t column = 0; column < blocks_.column_count(); ++column) {
+        const uint64_t key = blocks_.keys()[column];
         const auto found = std::lower_bound(init.keys.begin(), init.keys.end(), key);
         if (found == init.keys.end() || *found != key) continue;
         known += owners_.counted_part(column);
@@ -144,8 +167,7 @@ Status DelayedSolver::take_init() {
     }
     exchange_->push(++iteration_, keys, pairs, 0);
     WEIR_TRY(exchange_->wait(iteration_));
-    refresh_margins();
-    return {};
+    return refresh_margins();
 }
 
 Status DelayedSolver::run_frequent_blocks() {
@@ -169,13 +191,33 @@ void DelayedSolver::begin_pass() {
 /// The sums of the pass before are taken where no worker can be before their end any more. All workers take them
 /// before the same block, and decide alike.
 Status DelayedSolver::run_pass() {
-    uint32_t started = 0;
-    for (const uint32_t block : block_order_) {
-        if (started++ == options_.tau + 1) WEIR_TRY(take_sums());
+    for (size_t place = 0; place < block_order_.size(); ++place) {
+        if (place == size_t{options_.tau} + 1) WEIR_TRY(take_sums());
         if (is_to_stop_) return {};
-        WEIR_TRY(start_block(block, options_.tau));
+        will_need(place + 1);
+        WEIR_TRY(start_block(block_order_[place], options_.tau));
     }
     return take_sums();
+}
+
+/// The block at this place of the pass is read ahead, unless the pass leaves out all of it.
+void DelayedSolver::will_need(size_t place) {
+    if (place >= block_order_.size()) return;
+    const linalg::ColumnRange range = block_range(block_order_[place]);
+    const auto weights = std::span(weights_).subspan(range.begin, range.size());
+    if (kkt_.is_whole() ||
+        std::ranges::any_of(weights, [](double weight) { return !is_at_rest(weight); }))
+        blocks_.will_need(block_order_[place]);
+}
+
+/// For the block that begins, which is the last one under way. If those before it leave no memory for it, it waits
+/// for the first of them.
+Result<linalg::Columns> DelayedSolver::open(uint32_t block) {
+    while (true) {
+        Result<linalg::Columns> columns = blocks_.open(block);
+        if (columns.code() != Errc::kNoMemory || under_way_.size() <= 1) return columns;
+        WEIR_TRY(take_up_to(under_way_.front().iteration));
+    }
 }
 
 Status DelayedSolver::start_block(uint32_t block, uint32_t tau) {
@@ -189,30 +231,33 @@ Status DelayedSolver::start_block(uint32_t block, uint32_t tau) {
     started.block = block;
     last_iteration_[block] = iteration_;
     started.list = {0, range.size()};
-    started.kept =
-        KktFilter(started.list, std::span(matrix_.keys).subspan(range.begin, range.size()));
+    started.kept = KktFilter(started.list, blocks_.keys().subspan(range.begin, range.size()));
     if (!kkt_.is_whole()) {
         started.kept.leave_out_resting(std::span(weights_).subspan(range.begin, range.size()));
         started.kept.for_each_left_out([&](uint64_t feature) {
             left_out_count_ += owners_.counted_part(range.begin + feature);
         });
     }
-    bound_curvature(started);
+    const std::span<const uint64_t> keys = started.kept.keys(0);
+    if (!keys.empty()) {
+        WEIR_ASSIGN(started.columns, open(block));
+        bound_curvature(started);
+    }
     started.trust.clear();
     uint64_t at = 0;
     for (const FeatureRange& kept : started.kept.ranges(0)) {
-        const linalg::ColumnRange some{range.begin + kept.begin, range.begin + kept.end};
-        const std::span<const float> trust = std::span(trust_).subspan(some.begin, some.size());
-        linalg::gradient_and_curvature(columns(), some, trust, terms_,
+        const linalg::ColumnRange some{kept.begin, kept.end};
+        const std::span<const float> trust =
+            std::span(trust_).subspan(range.begin + some.begin, some.size());
+        linalg::gradient_and_curvature(*started.columns, some, trust, terms_,
                                        started.pairs.subspan(2 * at, 2 * some.size()));
         if (tau > 0) {
-            linalg::add_reach(columns(), some, trust, 1, reach_under_way_);
+            linalg::add_reach(*started.columns, some, trust, 1, reach_under_way_);
             started.trust.insert(started.trust.end(), trust.begin(), trust.end());
         }
         at += some.size();
     }
     if (options_.computed) options_.computed();
-    const std::span<const uint64_t> keys = started.kept.keys(0);
     exchange_->push(iteration_, keys, started.pairs.first(2 * keys.size()), kkt_.rest());
     exchange_->pull(iteration_, keys, started.pulled.first(keys.size()));
     return {};
@@ -224,11 +269,11 @@ void DelayedSolver::bound_curvature(const UnderWay& block) {
         terms_[row].reach_or_bend = share_of_late_ * reach_under_way_[row];
     const uint64_t begin = block_range(block.block).begin;
     for (const FeatureRange& kept : block.kept.ranges(0)) {
-        const linalg::ColumnRange some{begin + kept.begin, begin + kept.end};
-        linalg::add_reach(columns(), some, std::span(trust_).subspan(some.begin, some.size()),
-                          terms_);
+        const linalg::ColumnRange some{kept.begin, kept.end};
+        linalg::add_reach(*block.columns, some,
+                          std::span(trust_).subspan(begin + some.begin, some.size()), terms_);
     }
-    linalg::logistic_terms(matrix_.labels, margins_, terms_);
+    linalg::logistic_terms(blocks_.labels(), margins_, terms_);
 }
 
 /// Takes over the new weights of iterations up to this one, and of those that have arrived.
@@ -246,31 +291,32 @@ Status DelayedSolver::take_up_to(uint64_t iteration) {
     return {};
 }
 
-void DelayedSolver::take(const UnderWay& block) {
+void DelayedSolver::take(UnderWay& block) {
     const uint64_t begin = block_range(block.block).begin;
     uint64_t at = 0;
     for (const FeatureRange& kept : block.kept.ranges(0)) {
-        const linalg::ColumnRange some{begin + kept.begin, begin + kept.end};
+        const linalg::ColumnRange some{kept.begin, kept.end};
         if (!block.trust.empty())
-            linalg::add_reach(columns(), some, std::span(block.trust).subspan(at, some.size()), -1,
-                              reach_under_way_);
-        for (uint64_t column = some.begin; column < some.end; ++column, ++at) {
+            linalg::add_reach(*block.columns, some, std::span(block.trust).subspan(at, some.size()),
+                              -1, reach_under_way_);
+        for (uint64_t i = some.begin; i < some.end; ++i, ++at) {
+            const uint64_t column = begin + i;
             const double weight = block.pulled[at];
             const double step = weight - weights_[column];
             if (is_at_rest(weights_[column]) && weight != 0)
                 woken_count_ += owners_.counted_part(column);
             weights_[column] = weight;
             trust_[column] = trust_bound_after(trust_[column], step);
-            if (step != 0)
-                linalg::add_to_margins(columns(), {column, column + 1}, {&step, 1}, margins_);
+            if (step != 0) linalg::add_to_margins(*block.columns, {i, i + 1}, {&step, 1}, margins_);
         }
     }
+    if (std::exchange(block.columns, std::nullopt)) blocks_.done(block.block);
 }
 
 /// Errors: those of LrOptions::stop
 Result<DelayedSolver::Sums> DelayedSolver::sums_here(bool asks_to_stop) {
     Sums sums{};
-    sums[kObjective] = linalg::logistic_loss_sum(matrix_.labels, margins_);
+    sums[kObjective] = linalg::logistic_loss_sum(blocks_.labels(), margins_);
     for (uint64_t column = 0; column < weights_.size(); ++column) {
         if (weights_[column] == 0) continue;
         const double part = owners_.counted_part(column);
@@ -326,7 +372,7 @@ void DelayedSolver::take_progress(const Sums& sums, const Ended& ended) {
 Result<std::optional<LrEnd>> DelayedSolver::meet() {
     is_to_stop_ = false;
     WEIR_TRY(take_up_to(iteration_));
-    refresh_margins();
+    WEIR_TRY(refresh_margins());
     WEIR_ASSIGN(Sums sums, sums_here(false));
     WEIR_TRY(exchange_->sum(sums));
     result_.objective = sums[kObjective];
@@ -354,18 +400,21 @@ Result<std::optional<LrEnd>> DelayedSolver::meet() {
 Status DelayedSolver::measure_gap() {
     double bound = 0;
     if (options_.l1 > 0) {
-        std::vector<double> slopes(matrix_.row_count());
-        linalg::logistic_slopes(matrix_.labels, margins_, slopes);
+        std::vector<double> slopes(blocks_.row_count());
+        linalg::logistic_slopes(blocks_.labels(), margins_, slopes);
         double steepest = 0;
         for (uint32_t block = 0; block < plan_.block_count; ++block) {
-            const linalg::ColumnRange range = block_range(block);
-            const std::span<double> gradient = free_[0].pairs.first(range.size());
-            linalg::gradient(columns(), range, slopes, gradient);
+            if (block + 1 < plan_.block_count) blocks_.will_need(block + 1);
+            const uint64_t count = block_range(block).size();
+            const std::span<double> gradient = free_[0].pairs.first(count);
+            WEIR_ASSIGN(const linalg::Columns columns, blocks_.open(block));
+            linalg::gradient(columns, {0, count}, slopes, gradient);
+            blocks_.done(block);
             WEIR_TRY(owners_.sum_by_feature(*exchange_, block, gradient, free_[0].pulled));
             for (const double slope : gradient)
                 steepest = std::max(steepest, std::abs(slope));
         }
-        WEIR_ASSIGN(bound, dual_bound(*exchange_, matrix_.labels, margins_, options_.l1, steepest,
+        WEIR_ASSIGN(bound, dual_bound(*exchange_, blocks_.labels(), margins_, options_.l1, steepest,
                                       result_.objective));
     }
     end_rule_.take_bound(result_, bound);
@@ -373,9 +422,17 @@ Status DelayedSolver::measure_gap() {
 }
 
 /// Computes the margins from the weights, without the rounding of the updates so far.
-void DelayedSolver::refresh_margins() {
+Status DelayedSolver::refresh_margins() {
     std::fill(margins_.begin(), margins_.end(), 0.0);
-    linalg::add_to_margins(columns(), {0, matrix_.column_count()}, weights_, margins_);
+    for (uint32_t block = 0; block < plan_.block_count; ++block) {
+        if (block + 1 < plan_.block_count) blocks_.will_need(block + 1);
+        const linalg::ColumnRange range = block_range(block);
+        WEIR_ASSIGN(const linalg::Columns columns, blocks_.open(block));
+        linalg::add_to_margins(columns, {0, range.size()},
+                               std::span(weights_).subspan(range.begin, range.size()), margins_);
+        blocks_.done(block);
+    }
+    return {};
 }
 
 }  // namespace weir::apps

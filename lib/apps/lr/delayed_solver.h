@@ -34,7 +34,8 @@
 #include "lib/apps/lr/feature_plan.h"
 #include "lib/apps/lr/lr_types.h"
 #include "lib/base/random.h"
-#include "lib/data/feature_matrix.h"
+#include "lib/data/cache/column_blocks.h"
+#include "lib/data/cache/column_cache.h"
 #include "lib/linalg/columns.h"
 #include "lib/train/kkt_filter.h"
 #include "lib/train/kkt_schedule.h"
@@ -51,18 +52,25 @@ public:
     [[nodiscard]] static Result<DelayedSolver> create(BlockExchange& exchange,
                                                       data::Examples&& examples, LrOptions options);
 
+    /// The same with examples on disk. Errors: those of ColumnCache::finish() and
+    /// ColumnBlocks::open(), too, also in solve()
+    [[nodiscard]] static Result<DelayedSolver> create(BlockExchange& exchange,
+                                                      data::ColumnCache&& cache, LrOptions options);
+
     [[nodiscard]] Result<LrResult> solve() override;
     [[nodiscard]] Result<Model> model(bool wanted) override;
 
-    [[nodiscard]] std::span<const uint64_t> keys() const noexcept override { return matrix_.keys; }
+    [[nodiscard]] std::span<const uint64_t> keys() const noexcept override {
+        return blocks_.keys();
+    }
 
     [[nodiscard]] std::span<const int8_t> labels() const noexcept override {
-        return matrix_.labels;
+        return blocks_.labels();
     }
 
     [[nodiscard]] std::span<const double> margins() const noexcept override { return margins_; }
 
-    [[nodiscard]] uint64_t data_bytes() const noexcept override { return matrix_.data_bytes(); }
+    [[nodiscard]] uint64_t data_bytes() const noexcept override { return blocks_.data_bytes(); }
 
 private:
     /// A block that is under way: pushed, and its new weights not taken over yet.
@@ -71,6 +79,7 @@ private:
         uint32_t block = 0;
         std::array<uint64_t, 2> list{};  ///< of `kept`: all features of the block
         KktFilter kept;
+        std::optional<linalg::Columns> columns;  ///< of the block; none if all are left out
         std::vector<float>
             trust;  ///< of those that are kept, when they were pushed; empty: nothing waits behind it
         std::span<double> pairs;
@@ -88,15 +97,17 @@ private:
         bool is_judging = false;  ///< KktSchedule::is_judging()
     };
 
-    DelayedSolver(BlockExchange& exchange, FeaturePlan plan, data::FeatureMatrix matrix,
+    DelayedSolver(BlockExchange& exchange, FeaturePlan plan, data::ColumnBlocks blocks,
                   LrOptions options);
 
-    [[nodiscard]] linalg::Columns columns() const noexcept {
-        return {matrix_.offsets, matrix_.rows, matrix_.values};
-    }
+    [[nodiscard]] static Result<FeaturePlan> plan(
+        BlockExchange& exchange, std::span<const uint64_t> keys, std::span<const uint32_t> counts,
+        const data::ReadReport& report, const LrOptions& options, uint32_t block_count_min);
+    [[nodiscard]] static Result<DelayedSolver> make(BlockExchange& exchange, FeaturePlan plan,
+                                                    data::ColumnBlocks blocks, LrOptions options);
 
     [[nodiscard]] linalg::ColumnRange block_range(uint32_t block) const noexcept {
-        return {matrix_.group_begin[block], matrix_.group_begin[block + 1]};
+        return {blocks_.group_begin()[block], blocks_.group_begin()[block + 1]};
     }
 
     [[nodiscard]] Status prepare();
@@ -106,21 +117,23 @@ private:
     void begin_pass();
     [[nodiscard]] Status run_pass();
     [[nodiscard]] Status start_block(uint32_t block, uint32_t tau);
+    void will_need(size_t place);
+    [[nodiscard]] Result<linalg::Columns> open(uint32_t block);
     void bound_curvature(const UnderWay& block);
     [[nodiscard]] Status take_up_to(uint64_t iteration);
-    void take(const UnderWay& block);
+    void take(UnderWay& block);
     [[nodiscard]] Result<Sums> sums_here(bool asks_to_stop);
     [[nodiscard]] Status send_sums();
     [[nodiscard]] Status take_sums();
     void take_progress(const Sums& sums, const Ended& ended);
     [[nodiscard]] Result<std::optional<LrEnd>> meet();
     [[nodiscard]] Status measure_gap();
-    void refresh_margins();
+    [[nodiscard]] Status refresh_margins();
 
     BlockExchange* exchange_;
     LrOptions options_;
     FeaturePlan plan_;
-    data::FeatureMatrix matrix_;
+    data::ColumnBlocks blocks_;
     Random random_;
     std::vector<uint32_t> block_order_;
 

@@ -191,8 +191,11 @@ Result<FeaturePlan> plan_features(BlockExchange& exchange, std::span<const uint6
     const double wanted =
         std::min(totals[1] / totals[0],
                  affordable_blocks(plan, totals[2] / worker_count, worker_count, trip_ns));
-    const uint64_t chosen = options.block_count != 0 ? options.block_count
-                                                     : static_cast<uint64_t>(std::llround(wanted));
+    double least = options.block_count_min;
+    if (options.blocks_at_once > 0) WEIR_TRY(exchange.max({&least, 1}));
+    const uint64_t chosen = options.block_count != 0
+                                ? options.block_count
+                                : static_cast<uint64_t>(std::llround(std::max(wanted, least)));
     plan.block_count = static_cast<uint32_t>(
         std::clamp<uint64_t>(chosen, 1, std::max<uint64_t>(1, plan.feature_count)));
     const bool is_at_once = options.blocks_at_once > 0;

@@ -27,6 +27,9 @@ struct FeaturePlan {
 
 struct PlanOptions {
     uint32_t block_count = 0;  ///< 0: chosen
+    /// This worker's memory asks for so many blocks at least; the greatest of the workers' numbers
+    /// counts. Only with blocks_at_once, and where block_count is 0.
+    uint32_t block_count_min = 1;
     uint64_t seed = 1;
     /// How many blocks are under way at a time: their round trips take place at once, a block is one piece, and
     /// features that many examples have are in blocks of their own. 0: blocks have pieces, and all workers wait for

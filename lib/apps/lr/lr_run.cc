@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <fmt/core.h>
 
@@ -344,11 +345,42 @@ Result<bool> has_trained(Client& client, const LrRounds& rounds) {
     return found != 0 || newest_exchange(rounds).has_value();
 }
 
+/// This worker's examples, in memory or on disk.
+using TrainingData = std::variant<data::Examples, data::ColumnCache>;
+
+std::span<const uint64_t> keys_of(const TrainingData& data) {
+    const auto* const cache = std::get_if<data::ColumnCache>(&data);
+    return cache != nullptr ? cache->keys() : std::get<data::Examples>(data).keys;
+}
+
+const data::ReadReport& report_of(const TrainingData& data) {
+    const auto* const cache = std::get_if<data::ColumnCache>(&data);
+    return cache != nullptr ? cache->report() : std::get<data::Examples>(data).report;
+}
+
+template <class Data>
+Result<TrainingData> as_training_data(Result<Data> made) {
+    if (!made) return made.error();
+    return TrainingData(*std::move(made));
+}
+
+Result<TrainingData> read_once(const LrRunOptions& options, const data::ReadOptions& read) {
+    if (options.cache.folder.empty())
+        return as_training_data(data::read_libsvm(options.train, read));
+    if (options.solver.kind != BatchKind::kDelayed) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("{}: only the solver delayed reads examples from disk; start this "
+                                 "worker without",
+                                 options.cache.names.cache));
+    }
+    return as_training_data(data::ColumnCache::open(options.train, read, options.cache));
+}
+
 /// This worker's part of the training files. If the training is to end meanwhile, what was trained before
 /// must not be lost. Without the examples there are no results: reading goes on to its end, and the
 /// training ends with its first pass.
-Result<data::Examples> read_share(Client& client, const LrRunOptions& options,
-                                  const WorkShare& share, const LrRounds& rounds) {
+Result<TrainingData> read_share(Client& client, const LrRunOptions& options, const WorkShare& share,
+                                const LrRounds& rounds) {
     data::ReadOptions read;
     read.parts.clear();
     for (const uint32_t piece : share.pieces)
@@ -358,14 +390,14 @@ Result<data::Examples> read_share(Client& client, const LrRunOptions& options,
     read.format.labels = options.labels;
     read.format.names = options.names;
     read.stop = options.stops_reading;
-    Result<data::Examples> examples = data::read_libsvm(options.train, read);
+    Result<TrainingData> examples = read_once(options, read);
     WEIR_ASSIGN(const int reason, reason_to_stop(options, examples.code()));
     if (reason == 0) return examples;
     WEIR_ASSIGN(const bool is_trained, has_trained(client, rounds));
     if (!is_trained) return examples;
     if (options.reads_on) options.reads_on(share.index == 0);
     read.stop = {};
-    return data::read_libsvm(options.train, read);
+    return read_once(options, read);
 }
 
 /// Adds the warnings about the weights. `began_with_given`: with LrOptions::init, not with those that this or
@@ -385,6 +417,16 @@ void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& 
     }
 }
 
+Result<std::unique_ptr<BatchSolver>> solver_of_round(Client& client, const std::string& name,
+                                                     ClientExchange& exchange,
+                                                     const Filters& filters, TrainingData&& data,
+                                                     LrOptions options) {
+    if (auto* const cache = std::get_if<data::ColumnCache>(&data))
+        return make_solver(exchange, std::move(*cache), std::move(options));
+    return make_solver(client, name, exchange, filters, std::move(std::get<data::Examples>(data)),
+                       std::move(options));
+}
+
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
                         std::vector<LrProgress>& passes) {
     Result<WorkShare> taken = take_share(client, options);
@@ -398,9 +440,9 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
                 exchange_of_round(client, options, share, rounds));
     LrRun run;
     run.is_first = share.index == 0;
-    Result<data::Examples> examples = read_share(client, options, share, rounds);
+    Result<TrainingData> examples = read_share(client, options, share, rounds);
     if (!examples) return examples.error();
-    run.read = examples->report;
+    run.read = report_of(*examples);
     // Some workers read longer than others: the barrier waits for the slowest.
     WEIR_TRY(client.barrier());
     WEIR_TRY(check_same(*exchange, options));
@@ -411,14 +453,14 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
     LrOptions of_round = options_of_round(client, options, share, rounds, passes);
-    WEIR_TRY(agree_on_rounds(client, *exchange, examples->keys, share.round, rounds));
+    WEIR_TRY(agree_on_rounds(client, *exchange, keys_of(*examples), share.round, rounds));
     const std::optional<std::string> newest = newest_exchange(rounds);
     if (newest) {
-        WEIR_ASSIGN(of_round.init, read_newest(client, examples->keys, *newest));
+        WEIR_ASSIGN(of_round.init, read_newest(client, keys_of(*examples), *newest));
     }
     WEIR_ASSIGN(const std::unique_ptr<BatchSolver> solver,
-                make_solver(client, name_of_round(rounds, share.round), *exchange, options.filters,
-                            *std::move(examples), std::move(of_round)));
+                solver_of_round(client, name_of_round(rounds, share.round), *exchange,
+                                options.filters, *std::move(examples), std::move(of_round)));
     run.data_bytes = solver->data_bytes();
     WEIR_ASSIGN(run.result, solver->solve());
     // The first worker writes the model; the others need it only for the test files.

@@ -14,6 +14,7 @@
 #include "lib/apps/metrics.h"
 #include "lib/apps/model.h"
 #include "lib/apps/run_options.h"
+#include "lib/data/cache/column_cache.h"
 #include "lib/data/libsvm_stream.h"
 #include "lib/train/training_events.h"
 #include "lib/train/training_traffic.h"
@@ -26,6 +27,9 @@ struct LrRunOptions : RunOptions {
     std::vector<std::string> test;  ///< empty: no test
     LrOptions solver;
     uint32_t threads = 1;  ///< reading threads of each worker
+    /// Of BatchKind::kDelayed: examples lie in this folder, and at most memory_bytes of them in
+    /// memory (data::ColumnCache). No folder: in memory.
+    data::CacheOptions cache;
     /// May be empty. The training is to end, and the training files are read to their end all the same: only
     /// then there are results of what was trained before. True: this worker is the first one.
     std::function<void(bool)> reads_on;

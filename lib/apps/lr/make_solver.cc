@@ -33,6 +33,11 @@ Result<std::unique_ptr<BatchSolver>> make_solver(Client& /*client*/, const std::
     return kept(LrSolver::create(exchange, std::move(examples), std::move(options)));
 }
 
+Result<std::unique_ptr<BatchSolver>> make_solver(ClientExchange& exchange,
+                                                 data::ColumnCache&& cache, LrOptions options) {
+    return kept(DelayedSolver::create(exchange, std::move(cache), std::move(options)));
+}
+
 Status drop_tables(Client& client, const std::string& name, bool keeps_weights) {
     return ClientExchange::drop(client, name, keeps_weights);
 }

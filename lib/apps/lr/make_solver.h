@@ -10,6 +10,7 @@
 #include "lib/apps/lr/client_exchange.h"
 #include "lib/apps/lr/lr_types.h"
 #include "lib/base/result.h"
+#include "lib/data/cache/column_cache.h"
 #include "lib/data/examples.h"
 #include "lib/data/file_share.h"
 #include "lib/filter/filters.h"
@@ -29,6 +30,11 @@ namespace weir::apps {
 [[nodiscard]] Result<std::unique_ptr<BatchSolver>> make_solver(
     Client& client, const std::string& name, ClientExchange& exchange, const Filters& filters,
     data::Examples&& examples, LrOptions options);
+
+/// The same of kDelayed, with examples on disk. Errors: those of DelayedSolver::create()
+[[nodiscard]] Result<std::unique_ptr<BatchSolver>> make_solver(ClientExchange& exchange,
+                                                               data::ColumnCache&& cache,
+                                                               LrOptions options);
 
 /// The tables of an exchange and its solver that no worker uses any more, whatever the solver; `keeps_weights`: but that
 /// of weights.

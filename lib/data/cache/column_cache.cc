@@ -2,6 +2,7 @@
 #include "lib/data/cache/column_cache.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string_view>
 #include <thread>
@@ -137,7 +138,6 @@ Result<ColumnCache> ColumnCache::open(std::span<const std::string> paths, const 
             return Error(Errc::kInvalidArgument, "a column cache has only the labels -1 and +1");
         ColumnCache cache;
         cache.options_ = std::move(options);
-        cache.stop_ = read.stop;
         const CacheNames& names = cache.options_.names;
         const std::string& folder = cache.options_.folder;
         WEIR_ASSIGN(const std::string source, describe_source(paths, read, names));
@@ -186,6 +186,18 @@ Status ColumnCache::read_text(std::span<const std::string> paths, const ReadOpti
     return {};
 }
 
+uint32_t ColumnCache::block_count_min(uint32_t at_once) const noexcept {
+    if (found_) return static_cast<uint32_t>(index_.blocks.size());
+    constexpr double kMost = 1 << 16;
+    const double nonzero_bytes = index_.has_values ? 8 : 4;
+    const double all = nonzero_bytes * static_cast<double>(index_.report.nonzero_count) +
+                       8 * static_cast<double>(index_.keys.size());
+    const double free =
+        static_cast<double>(options_.memory_bytes) - static_cast<double>(index_.memory_bytes());
+    if (free <= 0) return 1;  // finish() says how much is needed
+    return static_cast<uint32_t>(std::clamp(std::ceil(all * at_once / free), 1.0, kMost));
+}
+
 Status ColumnCache::check_groups(const FeatureGroups& groups) const {
     const auto fits = [&] {
         if (index_.blocks.size() != groups.count) return false;
@@ -204,7 +216,7 @@ Status ColumnCache::check_groups(const FeatureGroups& groups) const {
 }
 
 /// Lays out the columns in index_ and writes the cache.
-Status ColumnCache::sort(const FeatureGroups& groups) {
+Status ColumnCache::sort(const FeatureGroups& groups, const std::function<bool()>& stop) {
     ColumnOrder order = order_columns(std::exchange(index_.keys, {}), groups);
     index_.keys = std::move(order.keys);
     index_.group_begin = std::move(order.group_begin);
@@ -228,17 +240,18 @@ Status ColumnCache::sort(const FeatureGroups& groups) {
     const uint64_t memory_bytes =
         std::max(free_bytes - std::min(free_bytes, column_bytes), index_.largest_block_bytes());
     WEIR_TRY(sort_columns(std::exchange(spills_, {}), std::move(order.column_of),
-                          {path_ + ".runs", memory_bytes, stop_}, building_, index_));
+                          {path_ + ".runs", memory_bytes, stop}, building_, index_));
     WEIR_TRY(write_index(building_, index_, file_bytes));
     return building_.finish(path_);
 }
 
-Result<ColumnBlocks> ColumnCache::finish(const FeatureGroups& groups) && {
+Result<ColumnBlocks> ColumnCache::finish(const FeatureGroups& groups,
+                                         const std::function<bool()>& stop) && {
     return or_shortage([&]() -> Result<ColumnBlocks> {
         if (found_) {
             WEIR_TRY(check_groups(groups));
         } else {
-            WEIR_TRY(sort(groups));
+            WEIR_TRY(sort(groups, stop));
             WEIR_ASSIGN(found_, CacheFile::open(path_, options_.names));
             building_ = {};
         }

@@ -17,6 +17,7 @@
 /// features take up to about 30 bytes of memory each, beside any limit; later they take 8.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,21 +70,26 @@ public:
     /// Whether the text was not read.
     [[nodiscard]] bool was_found() const noexcept { return bool(found_); }
 
+    /// The least number of blocks of equal size of which so many fit into memory at a time; of a
+    /// cache that was found, the number that it has.
+    [[nodiscard]] uint32_t block_count_min(uint32_t at_once) const noexcept;
+
     /// Sorts what was read into the columns of `groups`, and opens it.
     ///
+    /// stop: as ReadOptions::stop, while it sorts
     /// Errors: kParse if the cache that was found has other groups; kNoMemory if
-    ///     CacheOptions::memory_bytes are too few; kCancelled after ReadOptions::stop; kIo
-    [[nodiscard]] Result<ColumnBlocks> finish(const FeatureGroups& groups) &&;
+    ///     CacheOptions::memory_bytes are too few; kCancelled after `stop`; kIo
+    [[nodiscard]] Result<ColumnBlocks> finish(const FeatureGroups& groups,
+                                              const std::function<bool()>& stop = {}) &&;
 
 private:
     ColumnCache() = default;
 
     [[nodiscard]] Status read_text(std::span<const std::string> paths, const ReadOptions& read);
-    [[nodiscard]] Status sort(const FeatureGroups& groups);
+    [[nodiscard]] Status sort(const FeatureGroups& groups, const std::function<bool()>& stop);
     [[nodiscard]] Status check_groups(const FeatureGroups& groups) const;
 
     CacheOptions options_;
-    std::function<bool()> stop_;
     std::string path_;
     CacheFile found_;     // the finished cache
     CacheFile building_;  // else, the one that is made

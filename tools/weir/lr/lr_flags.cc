@@ -39,7 +39,8 @@ constexpr const char* kLrFooter =
     "those\n"
     "of this process.\n"
     "Memory: the workers share the files, and all examples must fit into their memory: 4 bytes\n"
-    "per non-zero value where all values are 1, else 8, and about as much again while reading.\n"
+    "per non-zero value where all values are 1, else 8, and about as much again while reading;\n"
+    "with --solver delayed --cache they lie on disk.\n"
     "Precision: values are stored as float32; weights are computed as float64.\n"
     "--labels: lines with any other label are bad lines. Several labels may stand for one class.\n"
     "Without it, labels that form classes of their own, like 1 and 2, are an error, whatever\n"
@@ -100,8 +101,8 @@ constexpr const char* kPredictFooter =
 /// Fails for a flag that makes no sense with --join.
 void check_join_flags(const CLI::App& command, const LrFlags& flags) {
     if (!flags.joins()) return;
-    const std::set<std::string> own = {"--join",    "--train",   "--test",  "--stream",
-                                       "--workers", "--threads", "--grace", "--help"};
+    const std::set<std::string> own = {"--join",    "--train", "--test", "--stream", "--workers",
+                                       "--threads", "--grace", "--help", "--cache",  "--memory"};
     for (const CLI::Option* const option : command.get_options()) {
         const std::string name = option->get_name();
         if (option->count() == 0 || own.contains(name)) continue;
@@ -169,6 +170,20 @@ void add_lr(CLI::App& app, Command& chosen) {
                      "delayed: how many blocks a worker may be ahead of the slowest one")
         ->check(count(0, TableSchema::kMaxDelayMax))
         ->capture_default_str();
+    run.cache.names = {"--cache", "--memory"};
+    CLI::Option* const cache = command->add_option(
+        "--cache", run.cache.folder,
+        "delayed: folder for the examples of each worker, which then need not fit into memory; "
+        "later jobs with the same files find them there");
+    CLI::Option* const memory =
+        command
+            ->add_option("--memory", run.cache.memory_bytes,
+                         "with --cache: bytes of memory for the examples of each worker, such as "
+                         "500M or 4G")
+            ->transform(CLI::AsSizeValue(false))
+            ->option_text("SIZE");
+    cache->needs(memory);
+    memory->needs(cache);
     command->add_option("--seed", run.solver.seed, "seed of the blocks and of their order")
         ->check(count(0, kLongCountMax))
         ->capture_default_str();

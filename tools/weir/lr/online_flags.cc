@@ -23,8 +23,9 @@ struct OwnFlag {
 constexpr std::array kOfOnline{OwnFlag{"--stream"},  OwnFlag{"--loss"},  OwnFlag{"--classes"},
                                OwnFlag{"--alpha"},   OwnFlag{"--batch"}, OwnFlag{"--beta", true},
                                OwnFlag{"--l2", true}};
-constexpr std::array kOfBatch{"--train",  "--test", "--init", "--passes",  "--tolerance",
-                              "--blocks", "--kkt",  "--seed", "--threads", "--tau"};
+constexpr std::array kOfBatch{"--train",     "--test",   "--init",  "--passes",
+                              "--tolerance", "--blocks", "--kkt",   "--seed",
+                              "--threads",   "--tau",    "--cache", "--memory"};
 
 }  // namespace
 
@@ -96,8 +97,10 @@ void check_online_flags(const CLI::App& command, const LrFlags& flags) {
                                                         : "--solver ftrl, adagrad or adam");
         }
         if (!is_given("--train")) throw CLI::RequiredError("--train");
-        if (is_given("--tau") && flags.run.solver.kind != apps::BatchKind::kDelayed)
-            throw CLI::RequiresError("--tau", "--solver delayed");
+        for (const char* const name : {"--tau", "--cache", "--memory"}) {
+            if (is_given(name) && flags.run.solver.kind != apps::BatchKind::kDelayed)
+                throw CLI::RequiresError(name, "--solver delayed");
+        }
         return;
     }
     const std::string solver(apps::name_of(*flags.solver));
