@@ -55,9 +55,12 @@ struct TableSchema {
     friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
 
-/// Whether functions may run on rows of both: they have the same keys, in the same servers, and values of one shape.
-[[nodiscard]] inline bool are_alike(const TableSchema& a, const TableSchema& b) noexcept {
-    return a.layout == b.layout && a.value_type == b.value_type && a.width == b.width &&
+/// Whether functions may run on rows of both: they have the same keys, in the same servers, and values of one shape,
+/// but for the width, if it may be `any_width`.
+[[nodiscard]] inline bool are_alike(const TableSchema& a, const TableSchema& b,
+                                    bool any_width) noexcept {
+    return a.layout == b.layout && a.value_type == b.value_type &&
+           (any_width || a.width == b.width) &&
            (a.layout == Layout::kSparse || a.key_count == b.key_count);
 }
 

@@ -17,7 +17,7 @@ namespace weir {
 /// Encoded in words of 8 bytes: the function; how many numbers and tables there are, 4 bytes each; the numbers; the
 /// tables, 4 bytes each, and 4 zeros behind an odd number of them.
 struct CallMessage {
-    static constexpr size_t kNumbersMax = 8;
+    static constexpr size_t kNumbersMax = 64;
     static constexpr size_t kTablesMax = 4;
 
     uint64_t function = 0;  ///< its id, as FunctionEntry has it

@@ -132,7 +132,7 @@ enum Encoding : uint8_t {
 /// The most arguments of a push.
 inline constexpr uint64_t kArgumentsMax = 8;
 /// The most words of 8 bytes of an encoded CallMessage.
-inline constexpr uint64_t kCallWordsMax = 12;
+inline constexpr uint64_t kCallWordsMax = 68;
 
 inline constexpr uint8_t kKeyForms = kKeysRange | kKeysInline | kKeysRemote | kKeysKnown;
 inline constexpr uint8_t kValueForms = kValuesInline | kValuesRemote;

@@ -2,6 +2,7 @@
 /// \file
 /// Table::call(): is it valid, and what becomes of it.
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/core.h>
@@ -51,11 +52,10 @@ Status check_tables(ClientState& state, const TableInfo& table, const FunctionEn
         if (function.changes && other.id == schema.id)
             return refused(Errc::kInvalidArgument,
                            "the table that it changes is none of those that it reads");
-        if (!are_alike(schema, other)) {
-            return refused(
-                Errc::kTypeMismatch,
-                fmt::format("table '{}' has another layout, type, width or number of keys",
-                            other.name));
+        if (!are_alike(schema, other, function.any_width)) {
+            return refused(Errc::kTypeMismatch,
+                           fmt::format("table '{}' has another layout, type{} or number of keys",
+                                       other.name, function.any_width ? "" : ", width"));
         }
     }
     return {};
@@ -135,6 +135,9 @@ uint64_t call(const std::shared_ptr<ClientState>& state, const TableInfo& table,
     item.kind = Item::Kind::kCall;
     item.function = &function;
     item.encoded_call = encoded;
+    item.widest_row = table.schema.width;
+    for (size_t i = 0; i < options.with.size(); ++i)
+        item.widest_row = std::max(item.widest_row, options.with[i].schema.width);
     item.batch = rows.batch;
     if (rows.keys) {
         item.keys = *rows.keys;

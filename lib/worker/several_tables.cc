@@ -122,6 +122,7 @@ Status add_operations(const std::shared_ptr<ClientState>& state, const Item& ite
     if (item.kind == Item::Kind::kCall) {
         PushExtras& extras = operation.own_extras();
         extras.function = item.function;
+        extras.widest_row = item.widest_row;
         extras.arguments.assign(item.encoded_call.begin(), item.encoded_call.end());
     } else if (is_push && !operation.erases) {
         operation.values = item.values;

@@ -108,6 +108,7 @@ struct Item {
     std::optional<double> below = {};  ///< kErase: only rows whose values are all smaller in size
     const FunctionEntry* function = nullptr;       ///< kCall
     std::span<const std::byte> encoded_call = {};  ///< with that: a CallMessage
+    uint32_t widest_row = 1;                       ///< and values of a row, of its widest table
 };
 
 /// Starts one call that does all of `items`.

@@ -52,6 +52,42 @@ struct KeysAbove {
     }
 };
 
+template <class T>
+T sum_of_row(const T* values, uint32_t width) {
+    return std::accumulate(values, values + width, T{});
+}
+
+/// Each value of a row gets the sum of the row of another table, which may be wider or narrower.
+struct AddRowSum {
+    static constexpr uint32_t kTables = 1;
+    static constexpr bool kAnyWidth = true;
+
+    template <class T>
+    static void change(const FunctionRows<T>& rows) {
+        for (size_t i = 0; i < rows.value_count(); ++i)
+            rows.values[i] = static_cast<T>(
+                rows.values[i] +
+                sum_of_row(rows.with[0] + i / rows.width * rows.with_width[0], rows.with_width[0]));
+    }
+};
+
+/// The products of the sums of two rows.
+struct RowSumProducts {
+    static constexpr uint32_t kTables = 1;
+    static constexpr bool kAnyWidth = true;
+
+    static void begin(std::span<const double>, FunctionResult& result) { result.numbers = {0}; }
+
+    template <class T>
+    static void read(const FunctionRows<const T>& rows, FunctionResult& result) {
+        for (size_t i = 0; i < rows.row_count; ++i)
+            result.numbers[0] +=
+                static_cast<double>(sum_of_row(rows.values + i * rows.width, rows.width)) *
+                static_cast<double>(
+                    sum_of_row(rows.with[0] + i * rows.with_width[0], rows.with_width[0]));
+    }
+};
+
 struct Throws {
     template <class T>
     static void change(const FunctionRows<T>& rows) {
@@ -74,6 +110,8 @@ struct ThrowsLater {
 Status add_functions(RuleRegistry& rules) {
     WEIR_TRY(rules.register_function<ThrowsLater>("throws_later"));
     WEIR_TRY(rules.register_function<AddTwo>("add_two"));
+    WEIR_TRY(rules.register_function<AddRowSum>("add_row_sum"));
+    WEIR_TRY(rules.register_function<RowSumProducts>("row_sum_products"));
     WEIR_TRY(rules.register_function<KeysAbove>("keys_above"));
     return rules.register_function<Throws>("throws");
 }
@@ -137,6 +175,46 @@ void check_refused(Task task, Errc code, std::string_view text) {
     INFO(status.error().message());
     CHECK(status.code() == code);
     CHECK(status.error().message().find(text) != std::string::npos);
+}
+
+/// Rows of two tables of these widths: the values of row i are i % 5 and i % 7.
+void check_widths(Client& client, const TableOptions& options, uint32_t width, uint32_t of_other) {
+    constexpr uint64_t kKeys = 3000;
+    const uint64_t step = options.layout == Layout::kDense ? 1 : 1000003;
+    const std::vector<uint64_t> keys = keys_by(step, kKeys);
+    TableOptions wide = options;
+    const auto make = [&](std::string_view name, uint32_t its_width, uint64_t modulus) {
+        wide.width = its_width;
+        auto table = std::move(client.create_table<float>(name, wide)).value();
+        std::vector<float> values(kKeys * its_width);
+        for (size_t i = 0; i < values.size(); ++i)
+            values[i] = static_cast<float>(i / its_width % modulus);
+        REQUIRE(table.push(keys, values).wait());
+        return table;
+    };
+    auto y = make("y", width, 5);
+    auto x = make("x", of_other, 7);
+    double products = 0;
+    for (uint64_t i = 0; i < kKeys; ++i)
+        products += static_cast<double>(i % 5 * width * (i % 7) * of_other);
+    CHECK(number_of(y, "row_sum_products", {.with = x}) == products);
+    REQUIRE(y.call("add_row_sum", keys, {.with = x}).wait());
+    uint64_t calls = 1;
+    if (options.layout == Layout::kDense) {
+        REQUIRE(y.call("add_row_sum", {.with = x}).wait());
+        ++calls;
+    }
+    const std::vector<float> now = pulled(y, keys);
+    bool is_right = true;
+    for (size_t i = 0; i < now.size(); ++i) {
+        const uint64_t row = i / width;
+        is_right = is_right && now[i] == static_cast<float>(row % 5 + calls * (row % 7) * of_other);
+    }
+    CHECK(is_right);
+    check_refused(y.call("axpy", keys, {.numbers = {1}, .with = x}), Errc::kTypeMismatch,
+                  "table 'x' has another layout, type, width or number of keys");
+    REQUIRE(client.drop_table("y").has_value());
+    REQUIRE(client.drop_table("x").has_value());
 }
 
 /// Functions that change, each once, on `keys` of two tables that hold `x` and `y`.
@@ -405,6 +483,23 @@ TEST_SUITE("functions") {
             auto stays = std::move(client.create_table<float>("stays", TableOptions())).value();
             check_refused(stays.prune(two, 1), Errc::kInvalidArgument,
                           "prune(): its rows have no stamps");
+        });
+    }
+
+    TEST_CASE("a function that takes any width reads rows of wider and of narrower tables") {
+        with_functions_job(1, [](Client& client) {
+            for (const Layout layout : {Layout::kDense, Layout::kSparse}) {
+                TableOptions options =
+                    layout == Layout::kDense ? dense_options(3000) : TableOptions();
+                check_widths(client, options, 1, 21);
+                check_widths(client, options, 40, 3);
+                options.store_as = ValueType::kBFloat16;
+                check_widths(client, options, 2, 9);
+            }
+            auto y = std::move(client.create_table<float>("y", dense_options(100))).value();
+            auto longer = std::move(client.create_table<float>("l", dense_options(101))).value();
+            check_refused(y.call("add_row_sum", {.with = longer}), Errc::kTypeMismatch,
+                          "table 'l' has another layout, type or number of keys");
         });
     }
 

@@ -29,9 +29,8 @@ Result<FunctionCall> FunctionCalls::make(ShardTable& table, const Request& push)
     const std::optional<CallMessage> asked = CallMessage::decode(push.arguments);
     if (!asked) return Error(Errc::kProtocol, "a malformed call");
     WEIR_ASSIGN(FunctionCall call, make(table, *asked, true));
-    const TableSchema& schema = table.rows->schema();
-    const uint64_t rows_max =
-        call.function->rows_max(schema.value_type, schema.width, push.has(wire::kKeysRange));
+    const uint64_t rows_max = call.function->rows_max(table.rows->schema().value_type, call.widest,
+                                                      push.has(wire::kKeysRange));
     if (push.header.count > rows_max)
         return Error(Errc::kInvalidArgument, "too many rows for one piece");
     return call;

@@ -70,7 +70,7 @@ Result<ScanReply> RowScan::read(TableShard& table, const ScanMessage& asked,
     bool is_by_row = !is_dense && (asked.begins || asked.by_row);
     const bool finds_others = !is_dense && call.function->tables > 0;
     uint64_t left = (finds_others ? 1 : kPieces) *
-                    call.function->rows_max(schema.value_type, schema.width, is_dense);
+                    call.function->rows_max(schema.value_type, call.widest, is_dense);
     const size_t steps_max = is_dense ? kRangesMax : kStepsMax;
     for (size_t i = 0; i < steps_max && left > 0 && !cursor.at_end; ++i) {
         const uint64_t from = cursor.next;

@@ -4,7 +4,8 @@
 /// How a function is written that runs on servers, on rows where they lie: Table::call().
 ///
 /// A function changes the rows of the table that is called, or reads them. It may read the rows with the same
-/// keys of up to kFunctionTablesMax other tables, which have the same type, width, layout and number of keys.
+/// keys of up to kFunctionTablesMax other tables, which have the same type, width, layout and number of keys; with
+/// kAnyWidth, those of any width.
 /// ```cpp
 /// struct Fade {  // a function that changes: w = keep * w + add * u
 ///     static constexpr std::array kNumbers = {weir::FunctionNumber{"keep"},
@@ -31,6 +32,8 @@
 /// What a struct may say more:
 ///  - `static const char* check(std::span<const double> numbers)`: what is wrong with them; null: nothing.
 ///  - `static constexpr bool kWantsKeys = true`: rows come with their keys.
+///  - `static constexpr bool kAnyWidth = true`: other tables may be wider or narrower than the one that is called;
+///    FunctionRows::with_width says it.
 ///  - `static constexpr double kCost = 8`: of a value, in those that axpy takes (a third of a nanosecond or so).
 ///    A piece of a call is cut so that it takes some milliseconds; what it costs more holds up pushes. Less than 1
 ///    counts as 1.
@@ -62,7 +65,7 @@ namespace weir {
 /// Other tables that a function reads.
 inline constexpr size_t kFunctionTablesMax = 4;
 /// Numbers that a call brings.
-inline constexpr size_t kFunctionNumbersMax = 8;
+inline constexpr size_t kFunctionNumbersMax = 64;
 
 /// A number that a call brings, in the order in which the function names them. It is finite, unless it may_be_infinite.
 struct FunctionNumber {
@@ -86,7 +89,9 @@ struct FunctionRows {
     T* values = nullptr;                              ///< of the table that is called
     std::array<const T*, kFunctionTablesMax> with{};  ///< of the others, the rows of the same keys
     size_t row_count = 0;
-    uint32_t width = 1;                          ///< values of a row
+    uint32_t width = 1;  ///< values of a row
+    std::array<uint32_t, kFunctionTablesMax>
+        with_width{};                            ///< of the others; without kAnyWidth, the same
     const uint64_t* keys = nullptr;              ///< by row; null: it does not want them
     std::span<const double> numbers;             ///< all of kNumbers
     const RuleParameters* parameters = nullptr;  ///< of the rule of the table that is called

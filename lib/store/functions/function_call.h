@@ -20,7 +20,8 @@ struct FunctionCall {
     const FunctionEntry* function = nullptr;
     std::vector<double> numbers;  ///< all that it takes
     std::array<TableShard*, kFunctionTablesMax>
-        with{};  ///< the other tables; null behind the last one
+        with{};           ///< the other tables; null behind the last one
+    uint32_t widest = 1;  ///< values of a row, of the table of these that has most
 };
 
 /// As it travels: how many numbers and keys there are, 8 bytes each; the numbers; the keys.

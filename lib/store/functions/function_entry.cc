@@ -17,6 +17,7 @@ std::string FunctionEntry::facts() const {
     for (const FunctionNumber& number : numbers)
         facts += fmt::format(" {}={}", number.name, number.otherwise);
     facts += fmt::format(" {}", cost);  // by which calls are cut
+    if (any_width) facts += " any width";
     return facts;
 }
 
@@ -93,7 +94,7 @@ Status check_function(const FunctionEntry& entry) {
                      "the name of a function is empty, or has a control character");
     const char* why = nullptr;
     if (entry.tables > kFunctionTablesMax) why = "it reads more than 4 other tables";
-    if (entry.numbers.size() > kFunctionNumbersMax) why = "it takes more than 8 numbers";
+    if (entry.numbers.size() > kFunctionNumbersMax) why = "it takes more than 64 numbers";
     if (!(entry.cost > 0) || std::isinf(entry.cost)) why = "its cost must be a number above 0";
     if (!entry.changes && !entry.begin) why = "it neither changes rows nor begins a result";
     if (why == nullptr) return {};

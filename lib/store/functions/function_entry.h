@@ -31,6 +31,7 @@ struct FunctionEntry {
     bool changes = false;  ///< the rows of the table that is called; else it reads them
     uint32_t tables = 0;   ///< others, that it reads
     bool wants_keys = false;
+    bool any_width = false;  ///< of the others
     double cost = 1;
     std::vector<FunctionNumber> numbers{};
     std::function<const char*(std::span<const double> numbers)> check{};  ///< empty: any will do
@@ -70,8 +71,8 @@ struct FunctionEntry {
     /// Of a result, as it travels.
     [[nodiscard]] size_t result_bytes_max(std::span<const double> given) const;
 
-    /// How many rows of `width` values a piece of a call may have: of a range, or of a list, whose rows lie
-    /// anywhere. So it takes a millisecond or two, and its values have room in a record.
+    /// How many rows a piece of a call may have, of which the widest of the tables has `width` values: of a range, or
+    /// of a list, whose rows lie anywhere. So it takes a millisecond or two, and its values have room in a record.
     [[nodiscard]] uint64_t rows_max(ValueType type, uint32_t width, bool is_range) const noexcept;
 };
 
@@ -113,6 +114,7 @@ template <class T>
         of.with[i] = reinterpret_cast<const std::remove_const_t<T>*>(rows.with[i]);
     of.row_count = rows.row_count;
     of.width = rows.width;
+    of.with_width = rows.with_width;
     of.keys = rows.keys;
     of.numbers = rows.numbers;
     of.parameters = rows.parameters;
@@ -149,6 +151,7 @@ template <ServerFunction F>
     if constexpr (requires { F::kVersion; }) entry.version = F::kVersion;
     if constexpr (requires { F::kTables; }) entry.tables = F::kTables;
     if constexpr (requires { F::kWantsKeys; }) entry.wants_keys = F::kWantsKeys;
+    if constexpr (requires { F::kAnyWidth; }) entry.any_width = F::kAnyWidth;
     if constexpr (requires { F::kCost; }) entry.cost = F::kCost;
     if constexpr (requires { F::kNumbers; })
         entry.numbers.assign(F::kNumbers.begin(), F::kNumbers.end());

@@ -30,9 +30,13 @@ public:
     RowsTogether(const TableShard& table, const FunctionCall& call, size_t rows_max)
         : table_(table),
           call_(call),
-          rows_(std::min(rows_max, std::max<size_t>(1, kBlockValues / table.layout_.width))),
-          kept_(is_narrow(table.layout_.value_type) ? rows_ * table.layout_.value_bytes() : 0) {
+          rows_(std::min(rows_max, block_rows())),
+          kept_(is_narrow(table.layout_.value_type)
+                    ? rows_ * call.widest * size_of(table.layout_.value_type)
+                    : 0) {
         of_.width = table.layout_.width;
+        for (size_t i = 0; i < call.function->tables; ++i)
+            of_.with_width[i] = call.with[i]->layout_.width;
         of_.numbers = call.numbers;
         of_.parameters = &table.schema_.parameters;
     }
@@ -46,14 +50,16 @@ public:
                       FunctionResult& result) {
         const bool copies = !with.empty() && !call_.function->changes;
         const size_t row_bytes = table_.layout_.value_bytes();
-        const size_t some_max =
-            copies ? std::max<size_t>(1, kBlockValues / table_.layout_.width) : row_count;
+        const size_t some_max = copies ? block_rows() : row_count;
         for (size_t begin = 0; begin < row_count; begin += some_max) {
             of_.values = values + begin * row_bytes;
             of_.row_count = std::min(some_max, row_count - begin);
-            for (size_t i = 0; i < with.size(); ++i)
-                of_.with[i] =
-                    copies ? copied(with[i] + begin * row_bytes, values_[1 + i]) : with[i];
+            for (size_t i = 0; i < with.size(); ++i) {
+                const size_t bytes = call_.with[i]->layout_.value_bytes();
+                of_.with[i] = with[i] + begin * bytes;
+                if (copies)
+                    of_.with[i] = copied(of_.with[i], of_.row_count * bytes, values_[1 + i]);
+            }
             run(result);
         }
     }
@@ -92,12 +98,16 @@ public:
     }
 
 private:
+    [[nodiscard]] size_t block_rows() const noexcept {
+        return std::max<size_t>(1, kBlockValues / call_.widest);
+    }
+
     [[nodiscard]] size_t type_index() const noexcept {
         return static_cast<size_t>(computed_type(table_.layout_.value_type));
     }
 
-    [[nodiscard]] const std::byte* copied(const std::byte* rows, std::vector<double>& into) const {
-        const size_t bytes = of_.row_count * table_.layout_.value_bytes();
+    [[nodiscard]] static const std::byte* copied(const std::byte* rows, size_t bytes,
+                                                 std::vector<double>& into) {
         if (into.size() * sizeof(double) < bytes) into.resize(bytes / sizeof(double) + 1);
         std::memcpy(into.data(), rows, bytes);
         return reinterpret_cast<const std::byte*>(into.data());
@@ -153,15 +163,16 @@ Result<FunctionCall> TableShard::call(const FunctionEntry& function,
         return wrong(Errc::kInvalidArgument,
                      fmt::format("it reads {} other tables, not {}", function.tables, with.size()));
     }
-    FunctionCall call{.function = &function, .numbers = {}, .with = {}};
+    FunctionCall call{.function = &function, .numbers = {}, .with = {}, .widest = layout_.width};
     for (size_t i = 0; i < with.size(); ++i) {
         if (function.changes && with[i] == this)
             return wrong(Errc::kInvalidArgument,
                          "the table that it changes is none of those that it reads");
-        if (!are_alike(schema_, with[i]->schema_))
+        if (!are_alike(schema_, with[i]->schema_, function.any_width))
             return wrong(Errc::kTypeMismatch,
                          fmt::format("table '{}' has another shape", with[i]->schema_.name));
         call.with[i] = with[i];
+        call.widest = std::max(call.widest, with[i]->layout_.width);
     }
     WEIR_ASSIGN(call.numbers, function.all_numbers(numbers));
     return call;
@@ -191,7 +202,7 @@ void TableShard::for_runs(KeyRange keys, const FunctionCall& call, Use&& use) co
         for (size_t i = 0; i < tables; ++i)
             end =
                 std::min(end, std::get<DenseStore>(*call.with[i]->store_).range_of(keys.begin).end);
-        end = std::min(end, keys.begin + std::max<uint64_t>(1, kRunValues / layout_.width));
+        end = std::min(end, keys.begin + std::max<uint64_t>(1, kRunValues / call.widest));
         const KeyRange run{keys.begin, end};
         for (size_t i = 0; i < tables; ++i) {
             const auto& other = std::get<DenseStore>(*call.with[i]->store_);

@@ -191,7 +191,7 @@ struct weir_function_number {
 };
 
 /** The most of a function's numbers, of other tables that it reads, and of numbers that it finds. */
-#define WEIR_FUNCTION_NUMBERS_MAX 8
+#define WEIR_FUNCTION_NUMBERS_MAX 64
 #define WEIR_FUNCTION_TABLES_MAX 4
 #define WEIR_FUNCTION_RESULTS_MAX 512
 
