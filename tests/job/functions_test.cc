@@ -503,6 +503,22 @@ TEST_SUITE("functions") {
         });
     }
 
+    TEST_CASE("functions cut one list differently, by how many tables they read") {
+        with_functions_job(0, [](Client& client) {
+            auto y = std::move(client.create_table<float>("y", TableOptions())).value();
+            auto x = std::move(client.create_table<float>("x", TableOptions())).value();
+            auto z = std::move(client.create_table<float>("z", TableOptions())).value();
+            const std::vector<uint64_t> keys = keys_by(1000003, 120'000);
+            for (int round = 0; round < 2; ++round) {
+                REQUIRE(x.call("assign", keys, {.numbers = {1}}).wait());
+                REQUIRE(z.call("assign", keys, {.numbers = {2}}).wait());
+                REQUIRE(y.call("assign", keys, {.numbers = {4}}).wait());
+                REQUIRE(y.call("add_two", keys, {.with = {x, z}}).wait());
+            }
+            CHECK(number_of(y, "sum") == 7.0 * 120'000);
+        });
+    }
+
     TEST_CASE("a call waits for tasks, in the order of pushes") {
         with_functions_job(1, [](Client& client) {
             auto y = std::move(client.create_table<float>("y", dense_options(2000))).value();

@@ -235,20 +235,20 @@ Result<std::shared_ptr<Route>> Operations::route_of(const Operation& operation) 
     // A push may bring more bytes per key than a pull and is then cut into smaller pieces, so
     // each has its own route; so have whole rows.
     const FunctionEntry* const function = operation.function();
-    // Its pieces depend on the rank, or on what a function costs.
-    if (operation.rank() != 0 || (function != nullptr && function->cost != 1)) {
+    if (operation.rank() != 0) {  // its pieces depend on that
         WEIR_TRY(check_keys(operation));
         Result<std::shared_ptr<Route>> route =
             Route::make(operation.keys, list_id(operation.keys), view, positions, limits, memory_);
         if (!route) return of_table(operation.table->schema.name, route.error());
         return route;
     }
-    const uint32_t variant =
-        operation.table->schema.id * 8 + (operation.has_whole_rows                     ? 3
-                                          : operation.row_bytes > 0                    ? 1
-                                          : operation.asks_written || operation.erases ? 2
-                                          : function != nullptr                        ? 4
-                                                                                       : 0);
+    const uint64_t pieces_of_function = function != nullptr ? limits.keys_max << 32 : 0;
+    const uint64_t variant = pieces_of_function + uint64_t{operation.table->schema.id} * 8 +
+                             (operation.has_whole_rows                     ? 3
+                              : operation.row_bytes > 0                    ? 1
+                              : operation.asks_written || operation.erases ? 2
+                              : function != nullptr                        ? 4
+                                                                           : 0);
     const ListId id = list_id(operation.keys);
     if (std::shared_ptr<Route> known = routes_.find(variant, id)) return known;
     WEIR_TRY(check_keys(operation));

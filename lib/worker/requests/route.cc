@@ -155,15 +155,15 @@ size_t Route::size_bytes() const noexcept {
            pieces_per_shard_.size() * sizeof(uint32_t) + grouped_bytes_ + kEntryBytes;
 }
 
-std::shared_ptr<Route> RouteCache::find(uint32_t table, const ListId& list) {
-    const auto at = by_key_.find({table, list});
+std::shared_ptr<Route> RouteCache::find(uint64_t variant, const ListId& list) {
+    const auto at = by_key_.find({variant, list});
     if (at == by_key_.end()) return nullptr;
     by_age_.splice(by_age_.begin(), by_age_, at->second);
     return at->second->route;
 }
 
-void RouteCache::remember(uint32_t table, const ListId& list, std::shared_ptr<Route> route) {
-    const Key key{table, list};
+void RouteCache::remember(uint64_t variant, const ListId& list, std::shared_ptr<Route> route) {
+    const Key key{variant, list};
     if (by_key_.contains(key)) return;
     const size_t bytes = route->size_bytes();
     if (bytes > limit_bytes_) return;

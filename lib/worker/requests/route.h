@@ -125,7 +125,7 @@ private:
 /// The error of a call that has keys of a segment of which no copy is left.
 [[nodiscard]] Error lost_keys(KeyRange keys);
 
-/// The routes used most recently, by table and list.
+/// The routes used most recently, by list, and by a number for the table and how its pieces are cut.
 ///
 /// Thread: one
 class RouteCache final : public Reclaimable {
@@ -133,10 +133,10 @@ public:
     explicit RouteCache(size_t limit_bytes) noexcept : limit_bytes_(limit_bytes) {}
 
     /// nullptr if the route is not remembered.
-    [[nodiscard]] std::shared_ptr<Route> find(uint32_t table, const ListId& list);
+    [[nodiscard]] std::shared_ptr<Route> find(uint64_t variant, const ListId& list);
     /// Forgets the oldest routes if there is no room. A route that is larger than the limit is
     /// not remembered.
-    void remember(uint32_t table, const ListId& list, std::shared_ptr<Route> route);
+    void remember(uint64_t variant, const ListId& list, std::shared_ptr<Route> route);
 
     /// Segments have changed their primaries: forgets all routes.
     void clear() noexcept {
@@ -150,13 +150,13 @@ public:
 
 private:
     struct Key {
-        uint32_t table;
+        uint64_t variant;
         ListId list;
         friend bool operator==(const Key&, const Key&) noexcept = default;
     };
 
     struct Hash {
-        size_t operator()(const Key& key) const noexcept { return key.list.hash + key.table; }
+        size_t operator()(const Key& key) const noexcept { return key.list.hash + key.variant; }
     };
 
     struct Entry {
