@@ -14,22 +14,24 @@ namespace {
 constexpr std::array<std::pair<Loss, std::string_view>, 3> kNames{
     {{Loss::kLogistic, "logistic"}, {Loss::kSoftmax, "softmax"}, {Loss::kSquared, "squared"}}};
 
-void take_logistic(std::span<const float> targets, std::span<float> scores,
-                   LossSums& sums) noexcept {
+/// S: float, or double of those that want every digit.
+template <class S>
+void take_logistic(std::span<const float> targets, std::span<S> scores, LossSums& sums) noexcept {
     for (size_t i = 0; i < targets.size(); ++i) {
         const double margin = static_cast<double>(targets[i]) * static_cast<double>(scores[i]);
         sums.loss += linalg::logistic_loss(margin);
         sums.right += (scores[i] > 0) == (targets[i] > 0) ? 1 : 0;
-        scores[i] = -targets[i] * static_cast<float>(linalg::logistic_alpha(margin));
+        scores[i] = static_cast<S>(-targets[i]) * static_cast<S>(linalg::logistic_alpha(margin));
     }
 }
 
-void take_softmax(std::span<const float> targets, std::span<float> scores, size_t width,
+template <class S>
+void take_softmax(std::span<const float> targets, std::span<S> scores, size_t width,
                   LossSums& sums) noexcept {
     for (size_t i = 0; i < targets.size(); ++i) {
-        const std::span<float> row = scores.subspan(i * width, width);
+        const std::span<S> row = scores.subspan(i * width, width);
         const auto is = static_cast<size_t>(targets[i]);
-        const float greatest = *std::max_element(row.begin(), row.end());
+        const S greatest = *std::max_element(row.begin(), row.end());
         sums.right +=
             row[is] == greatest && std::max_element(row.begin(), row.end()) - row.begin() ==
                                        static_cast<std::ptrdiff_t>(is)
@@ -37,23 +39,33 @@ void take_softmax(std::span<const float> targets, std::span<float> scores, size_
                 : 0;
         const auto margin = static_cast<double>(row[is] - greatest);
         double sum = 0;
-        for (float& score : row) {
+        for (S& score : row) {
             score = std::exp(score - greatest);
             sum += static_cast<double>(score);
         }
         sums.loss += std::log(sum) - margin;
-        const auto scale = static_cast<float>(1 / sum);
-        for (float& score : row)
+        const auto scale = static_cast<S>(1 / sum);
+        for (S& score : row)
             score *= scale;
         row[is] -= 1;
     }
 }
 
-void take_squared(std::span<const float> targets, std::span<float> scores,
-                  LossSums& sums) noexcept {
+template <class S>
+void take_squared(std::span<const float> targets, std::span<S> scores, LossSums& sums) noexcept {
     for (size_t i = 0; i < targets.size(); ++i) {
-        scores[i] -= targets[i];
+        scores[i] -= static_cast<S>(targets[i]);
         sums.loss += static_cast<double>(scores[i]) * static_cast<double>(scores[i]);
+    }
+}
+
+template <class S>
+void take_scores(const LossFunction& function, std::span<const float> targets, std::span<S> scores,
+                 LossSums& sums) noexcept {
+    switch (function.loss()) {
+        case Loss::kLogistic: return take_logistic(targets, scores, sums);
+        case Loss::kSoftmax: return take_softmax(targets, scores, function.width(), sums);
+        case Loss::kSquared: return take_squared(targets, scores, sums);
     }
 }
 
@@ -72,11 +84,12 @@ std::optional<Loss> loss_named(std::string_view name) noexcept {
 
 void LossFunction::take(std::span<const float> targets, std::span<float> scores,
                         LossSums& sums) const noexcept {
-    switch (loss_) {
-        case Loss::kLogistic: return take_logistic(targets, scores, sums);
-        case Loss::kSoftmax: return take_softmax(targets, scores, width_, sums);
-        case Loss::kSquared: return take_squared(targets, scores, sums);
-    }
+    take_scores(*this, targets, scores, sums);
+}
+
+void LossFunction::take(std::span<const float> targets, std::span<double> scores,
+                        LossSums& sums) const noexcept {
+    take_scores(*this, targets, scores, sums);
 }
 
 }  // namespace weir::apps

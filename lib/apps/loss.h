@@ -45,6 +45,8 @@ public:
     /// Shape:  scores.size() == targets.size() * width(); targets: -1 and +1, the place of a class, or a number
     void take(std::span<const float> targets, std::span<float> scores,
               LossSums& sums) const noexcept;
+    void take(std::span<const float> targets, std::span<double> scores,
+              LossSums& sums) const noexcept;
 
 private:
     Loss loss_ = Loss::kLogistic;

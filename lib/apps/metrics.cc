@@ -127,4 +127,26 @@ Result<Metrics> measure(BlockExchange& exchange, Scores& scores) {
     return metrics_of(totals, few_positive ? below : totals[0] * totals[1] - below);
 }
 
+Metrics measure(Loss loss, const LossSums& sums, uint64_t example_count) {
+    const auto count = static_cast<double>(std::max<uint64_t>(1, example_count));
+    Metrics metrics;
+    metrics.example_count = example_count;
+    metrics.loss = loss;
+    if (loss == Loss::kSquared) {
+        metrics.squared_error = sums.loss / count;
+        return metrics;
+    }
+    metrics.accuracy = static_cast<double>(sums.right) / count;
+    metrics.log_loss = sums.loss / count;
+    return metrics;
+}
+
+Result<Metrics> measure(BlockExchange& exchange, Loss loss, const LossSums& sums,
+                        uint64_t example_count) {
+    std::array<double, 3> all = {sums.loss, static_cast<double>(sums.right),
+                                 static_cast<double>(example_count)};
+    WEIR_TRY(exchange.sum(all));
+    return measure(loss, {all[0], static_cast<uint64_t>(all[1])}, static_cast<uint64_t>(all[2]));
+}
+
 }  // namespace weir::apps

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// \file
-/// Metrics: how well scores separate the classes. Accuracy, log loss and AUC, over all workers.
+/// Metrics: how well scores tell the classes. Accuracy, log loss and AUC, over all workers; of a squared loss its mean.
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "lib/apps/loss.h"
 #include "lib/apps/lr/block_exchange.h"
 
 namespace weir::apps {
@@ -28,7 +29,16 @@ struct Metrics {
     /// The share of pairs of a positive and a negative example in which the positive one has the
     /// higher score; equal scores count half. None if there is no such pair.
     std::optional<double> auc;
+    Loss loss = Loss::kLogistic;  ///< of a squared one, squared_error is all that there is
+    double squared_error = 0;     ///< the mean of (w.x - y)^2
 };
+
+/// Of sums over all examples, of a softmax or a squared loss.
+[[nodiscard]] Metrics measure(Loss loss, const LossSums& sums, uint64_t example_count);
+/// Of all workers' sums. A collective.
+/// Errors: the exchange's
+[[nodiscard]] Result<Metrics> measure(BlockExchange& exchange, Loss loss, const LossSums& sums,
+                                      uint64_t example_count);
 
 /// Computes the metrics of all workers' examples together. A collective; sorts `scores`.
 /// AUC is exact, ties included. All workers receive the scores of the rarer class, a window at a

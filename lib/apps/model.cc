@@ -210,7 +210,10 @@ Result<Evaluation> evaluate(const Model& model, std::span<const std::string> pat
     std::vector<double> scores;
     const auto apply = [&](const data::ParsedLines& lines) -> Status {
         (void)scorer.score(lines, scores);
-        evaluation.scores.add(lines.labels, scores);
+        if (model.loss == Loss::kLogistic)
+            evaluation.scores.add(lines.labels, scores);
+        else
+            model.function().take(lines.numbers, scores, evaluation.sums);
         indices.resize(lines.keys.size());
         return features.insert(lines.keys, indices);
     };

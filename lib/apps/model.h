@@ -61,12 +61,13 @@ private:
 /// The scores of examples under a model.
 struct Evaluation {
     data::ReadReport read;
-    Scores scores;
+    Scores scores;               ///< of the logistic loss
+    LossSums sums;               ///< of another one
     std::vector<uint64_t> keys;  ///< the different features, in order of appearance
 };
 
-/// Applies a model of the logistic loss to one part (options.part) of LIBSVM files. It streams the files: only a
-/// score per example and the different features stay in memory.
+/// Applies a model to one part (options.part) of LIBSVM files, whose format is that of its loss. It streams the files:
+/// only a score per example, of the logistic loss, and the different features stay in memory.
 /// Errors: those of data::stream_libsvm(); kOutOfRange for too many different features
 [[nodiscard]] Result<Evaluation> evaluate(const Model& model, std::span<const std::string> paths,
                                           const data::StreamOptions& options = {});

@@ -99,7 +99,7 @@ uint64_t bytes_of(const std::vector<T>& list) {
 
 uint64_t FeatureMatrix::data_bytes() const noexcept {
     return bytes_of(keys) + bytes_of(offsets) + bytes_of(rows) + bytes_of(values) +
-           bytes_of(labels) + bytes_of(group_begin);
+           bytes_of(labels) + bytes_of(targets) + bytes_of(group_begin);
 }
 
 ColumnOrder order_columns(std::vector<uint64_t>&& keys, const FeatureGroups& groups) {
@@ -143,6 +143,7 @@ FeatureMatrix make_feature_matrix(Examples&& examples, const FeatureGroups& grou
     for (RowChunk& chunk : examples.chunks) {
         scatter(chunk, static_cast<uint32_t>(matrix.labels.size()), fill, matrix);
         matrix.labels.insert(matrix.labels.end(), chunk.labels.begin(), chunk.labels.end());
+        matrix.targets.insert(matrix.targets.end(), chunk.numbers.begin(), chunk.numbers.end());
         chunk = {};
     }
     examples.chunks.clear();

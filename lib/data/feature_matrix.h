@@ -20,7 +20,8 @@ struct FeatureMatrix {
     std::vector<uint64_t> offsets;  ///< one more than columns
     std::vector<uint32_t> rows;
     std::vector<float> values;          ///< parallel to rows; empty: all are 1
-    std::vector<int8_t> labels;         ///< -1 or +1, per row
+    std::vector<int8_t> labels;         ///< -1 or +1, per row; 0 with LibsvmFormat::any_label
+    std::vector<float> targets;         ///< with that, RowChunk::numbers, per row
     std::vector<uint64_t> group_begin;  ///< group g is columns [group_begin[g], group_begin[g + 1])
 
     [[nodiscard]] uint64_t row_count() const noexcept { return labels.size(); }

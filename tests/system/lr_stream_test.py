@@ -230,11 +230,11 @@ class LrStream(testing.Folder, unittest.TestCase):
     def test_flags_that_do_not_go_together_are_named(self):
         stream = self.file("a.svm", lines(testing.dense(10)))
         for flags, text in (
-                (("--stream", stream), "--stream requires --solver ftrl, adagrad or adam"),
+                (("--stream", stream), "--stream: belongs to --solver ftrl, adagrad or adam"),
                 ((*FTRL, "--train", stream), "--train: belongs to --solver prox"),
                 (FTRL, "--stream is required"),
-                (("--solver", "adam", "--stream", stream, "--l1", "1"), "--l1: belongs to --solver ftrl"),
-                (("--solver", "newton", "--stream", stream), "must be prox, ftrl, adagrad or adam"),
+                (("--solver", "adam", "--stream", stream, "--l1", "1"), "--l1: belongs to --solver prox, delayed, lbfgs or ftrl"),
+                (("--solver", "newton", "--stream", stream), "must be prox, delayed, lbfgs, ftrl, adagrad or adam"),
                 ((*FTRL, "--stream", stream, "--classes", "1-3"), "--classes requires --loss softmax"),
                 ((*FTRL, "--stream", stream, "--test", stream), "--test: belongs to --solver prox")):
             self.fails(*flags, code=2, says=(text,))

@@ -8,7 +8,7 @@
 namespace weir::apps {
 namespace {
 
-constexpr std::array<std::string_view, 2> kBatchNames{"prox", "delayed"};
+constexpr std::array<std::string_view, 3> kBatchNames{"prox", "delayed", "lbfgs"};
 
 }  // namespace
 

@@ -33,6 +33,9 @@ public:
     [[nodiscard]] virtual std::span<const int8_t> labels() const noexcept = 0;
     [[nodiscard]] virtual std::span<const double> margins() const noexcept = 0;
 
+    /// What these examples cost, with another loss than the logistic one.
+    [[nodiscard]] virtual LossSums loss_sums() const noexcept { return {}; }
+
     /// Bytes of this worker's matrix, keys and labels.
     [[nodiscard]] virtual uint64_t data_bytes() const noexcept = 0;
 

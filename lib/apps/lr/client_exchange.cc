@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/apps/lbfgs/functions.h"
 #include "lib/base/prox.h"
 #include "lib/store/rules/builtin_rules.h"
 
@@ -33,6 +34,7 @@ std::string table_name(std::string_view exchange, std::string_view table) {
 
 void add_exchange_rules(RuleRegistry& rules) {
     WEIR_CHECK(rules.register_rule<MaxOfIteration>(kMaxRule).has_value());
+    WEIR_CHECK(lbfgs::register_functions(rules).has_value());
 }
 
 Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std::string_view name,
@@ -44,6 +46,13 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
     weights.rule = prox_l1(l1, kFirstTrust);
     weights.filters = filters;
     weights.max_delay = max_delay;
+    return make(client, name, weights, place, filters);
+}
+
+Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std::string_view name,
+                                                             const TableOptions& weights,
+                                                             data::Part place,
+                                                             const Filters& filters) {
     TableOptions by_key;  // what workers agree on in between; a job that goes on begins anew
     by_key.in_checkpoints = false;
     by_key.layout = Layout::kSparse;
@@ -70,9 +79,10 @@ Result<std::unique_ptr<ClientExchange>> ClientExchange::make(Client& client, std
 }
 
 Result<uint64_t> ClientExchange::read_weights(Client& client, std::string_view name,
-                                              std::span<const uint64_t> keys,
-                                              std::span<double> out) {
-    WEIR_ASSIGN(Table<double> weights, client.open_table<double>(table_name(name, kWeights)));
+                                              std::span<const uint64_t> keys, std::span<double> out,
+                                              uint32_t width) {
+    WEIR_ASSIGN(Table<double> weights,
+                client.open_table<double>(table_name(name, kWeights), width));
     Task pull = weights.pull(keys, out);
     WEIR_TRY(pull.wait());
     return pull.iteration_shown().value_or(0);

@@ -16,8 +16,8 @@
 
 namespace weir::apps {
 
-/// Registers the update rule that maxima by key need: it sets the value to the greatest of all workers'
-/// pushes of an iteration. Pass it as JobOptions::add_rules.
+/// Registers the functions of L-BFGS, and the update rule that maxima by key need: it sets the value to the greatest of
+/// all workers' pushes of an iteration. Pass it as JobOptions::add_rules.
 void add_exchange_rules(RuleRegistry& rules);
 
 /// It uses one table of weights (rule prox_l1) and one table per kind of collective that Client does not
@@ -36,13 +36,20 @@ public:
                                                                       const Filters& filters = {},
                                                                       uint32_t max_delay = 0);
 
+    /// The same with other weights than those of prox_l1, on which push() and pull() are not called.
+    [[nodiscard]] static Result<std::unique_ptr<ClientExchange>> make(Client& client,
+                                                                      std::string_view name,
+                                                                      const TableOptions& weights,
+                                                                      data::Part place,
+                                                                      const Filters& filters = {});
+
     /// The weights, as an exchange of that name keeps them; also of one whose workers have gone.
     /// Returns how many iterations they show at least.
-    /// Shape:  keys sorted, unique; out.size() == keys.size(). A key never pushed reads as 0.
+    /// Shape:  keys sorted, unique; out.size() == keys.size() * width. A key never pushed reads as 0.
     /// Errors: those of Client::open_table and Table::pull
     [[nodiscard]] static Result<uint64_t> read_weights(Client& client, std::string_view name,
                                                        std::span<const uint64_t> keys,
-                                                       std::span<double> out);
+                                                       std::span<double> out, uint32_t width = 1);
 
     /// Drops the tables of an exchange that no worker uses any more; `keeps_weights`: but that of weights.
     /// Those that are not there are no error.
@@ -52,6 +59,8 @@ public:
     /// The name of an exchange, if this is that of its table of weights.
     [[nodiscard]] static std::optional<std::string_view> exchange_of_weights(
         std::string_view table) noexcept;
+
+    [[nodiscard]] const Table<double>& weights() const noexcept { return tables_.weights; }
 
     [[nodiscard]] uint32_t worker_index() const noexcept override { return place_.index; }
 

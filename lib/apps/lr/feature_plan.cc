@@ -166,6 +166,14 @@ std::vector<uint32_t> count_features(const data::Examples& examples) {
     return counts;
 }
 
+Result<uint64_t> count_examples(BlockExchange& exchange, const data::ReadReport& mine) {
+    std::array<double, 2> totals = {static_cast<double>(mine.example_count),
+                                    static_cast<double>(mine.bad_line_count)};
+    WEIR_TRY(exchange.sum(totals));
+    if (totals[0] == 0) return no_examples(totals[1], mine);
+    return static_cast<uint64_t>(totals[0]);
+}
+
 Result<FeaturePlan> plan_features(BlockExchange& exchange, std::span<const uint64_t> keys_here,
                                   std::span<const uint32_t> counts, const data::ReadReport& report,
                                   const PlanOptions& options) {

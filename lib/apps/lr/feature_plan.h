@@ -60,4 +60,9 @@ struct PlanOptions {
 /// How many of the examples have each of their keys.
 [[nodiscard]] std::vector<uint32_t> count_features(const data::Examples& examples);
 
+/// Examples of all workers. `mine`: what this worker has read. A collective.
+/// Errors: as plan_features()
+[[nodiscard]] Result<uint64_t> count_examples(BlockExchange& exchange,
+                                              const data::ReadReport& mine);
+
 }  // namespace weir::apps

@@ -87,8 +87,14 @@ Status check_same(BlockExchange& exchange, const LrRunOptions& options) {
         bool is_number = true;
     };
 
-    const std::array<Option, 10> same{{
-        {"solver", fingerprint(name_of(options.solver.kind)), false},
+    const LrOptions& solver = options.solver;
+    const std::array<Option, 15> same{{
+        {"solver", fingerprint(name_of(solver.kind)), false},
+        {"loss", fingerprint(name_of(solver.loss)), false},
+        {"classes", fingerprint(solver.classes.text()), false},
+        {"l1", solver.l1},
+        {"l2", solver.l2},
+        {"history", static_cast<double>(solver.pairs_max)},
         {"passes", static_cast<double>(options.solver.pass_count_max)},
         {"tolerance", options.solver.tolerance},
         {"blocks", static_cast<double>(options.solver.block_count)},
@@ -129,8 +135,10 @@ Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
     WEIR_ASSIGN(const std::vector<uint64_t> words, allgather(exchange, report.labels.encode()));
     report.labels = {};
     report.labels.add_encoded(words);
-    labels_good =
-        data::check_labels(report.labels, options.labels, data::files_text(paths), options.names);
+    labels_good = {};
+    if (options.solver.loss == Loss::kLogistic)
+        labels_good = data::check_labels(report.labels, options.labels, data::files_text(paths),
+                                         options.names);
     std::array<double, 2> counts{static_cast<double>(report.example_count),
                                  static_cast<double>(report.bad_line_count)};
     WEIR_TRY(exchange.sum(counts));
@@ -149,8 +157,10 @@ Status sum_reports(ClientExchange& exchange, const LrRunOptions& options,
 void add_warnings(const data::ReadReport& report, const LrRunOptions& options,
                   std::span<const std::string> paths, std::vector<std::string>& warnings) {
     const std::string where = data::files_text(paths);
-    if (std::string odd = data::label_warning(report.labels, options.labels, where); !odd.empty())
-        warnings.push_back(std::move(odd));
+    if (options.solver.loss == Loss::kLogistic) {
+        std::string odd = data::label_warning(report.labels, options.labels, where);
+        if (!odd.empty()) warnings.push_back(std::move(odd));
+    }
     if (report.bad_line_count > report.example_count) {
         warnings.push_back(
             fmt::format("{}: more than half of the lines were left out, {} of {}; the first: {}",
@@ -159,12 +169,27 @@ void add_warnings(const data::ReadReport& report, const LrRunOptions& options,
     }
 }
 
+data::LibsvmFormat format_of(const LrRunOptions& options) {
+    data::LibsvmFormat format;
+    format.labels = options.labels;
+    format.names = options.names;
+    format.any_label = options.solver.loss != Loss::kLogistic;
+    format.classes = options.solver.classes;
+    return format;
+}
+
+/// Of all workers' examples: the logistic loss by `scores`, which it sorts, another one by `sums`.
+Result<Metrics> measure_loss(BlockExchange& exchange, Loss loss, Scores& scores,
+                             const LossSums& sums, uint64_t example_count) {
+    if (loss == Loss::kLogistic) return measure(exchange, scores);
+    return measure(exchange, loss, sums, example_count);
+}
+
 Result<Evaluation> evaluate_part(const Model& model, const LrRunOptions& options, data::Part part) {
     data::StreamOptions stream;
     stream.part = part;
     stream.skip_bad = options.skip_bad;
-    stream.format.labels = options.labels;
-    stream.format.names = options.names;
+    stream.format = format_of(options);
     stream.stop = options.stops_reading;
     return data::or_shortage([&] { return evaluate(model, options.test, stream); });
 }
@@ -198,7 +223,8 @@ Status test(Client& client, ClientExchange& exchange, const LrRunOptions& option
         return {};
     }
     add_warnings(all, options, options.test, run.warnings);
-    WEIR_ASSIGN(run.test, measure(exchange, mine->scores));
+    WEIR_ASSIGN(run.test, measure_loss(exchange, options.solver.loss, mine->scores, mine->sums,
+                                       mine->read.example_count));
     WEIR_ASSIGN(run.unseen, count_unseen(exchange, train_keys, mine->keys));
     if (const auto& [feature_count, unseen_count] = run.unseen; unseen_count > 0) {
         const double share =
@@ -227,14 +253,14 @@ Result<WorkShare> take_share(Client& client, const LrRunOptions& options) {
 /// The earlier round whose weights have come farthest; 0: none has any. If all workers have joined since,
 /// none of them knows it.
 Result<uint64_t> find_trained(Client& client, const LrRounds& rounds, uint64_t round,
-                              std::vector<uint64_t> keys) {
+                              std::vector<uint64_t> keys, uint32_t width) {
     std::ranges::sort(keys);
-    std::vector<double> weights(keys.size());
+    std::vector<double> weights(keys.size() * width);
     uint64_t found = 0;
     uint64_t most = 0;
     for (uint64_t old = rounds.kept_from; old < round; ++old) {
         Result<uint64_t> shown =
-            ClientExchange::read_weights(client, name_of_round(rounds, old), keys, weights);
+            ClientExchange::read_weights(client, name_of_round(rounds, old), keys, weights, width);
         if (!shown && shown.code() != Errc::kNotFound) return shown;
         if (!shown || *shown <= most) continue;
         most = *shown;
@@ -246,7 +272,7 @@ Result<uint64_t> find_trained(Client& client, const LrRounds& rounds, uint64_t r
 /// What any worker of this round knows of earlier ones, or what the servers have of them, all know now,
 /// whoever dies next.
 Status agree_on_rounds(Client& client, ClientExchange& exchange, std::span<const uint64_t> keys,
-                       uint64_t round, LrRounds& rounds) {
+                       uint64_t round, uint32_t width, LrRounds& rounds) {
     std::array<double, 2> greatest{static_cast<double>(rounds.trained),
                                    static_cast<double>(rounds.kept_from)};
     WEIR_TRY(exchange.max(greatest));
@@ -256,7 +282,7 @@ Status agree_on_rounds(Client& client, ClientExchange& exchange, std::span<const
     double found = 0;
     if (exchange.worker_index() == 0) {
         WEIR_ASSIGN(const uint64_t trained,
-                    find_trained(client, rounds, round, {keys.begin(), keys.end()}));
+                    find_trained(client, rounds, round, {keys.begin(), keys.end()}, width));
         found = static_cast<double>(trained);
     }
     WEIR_TRY(exchange.max({&found, 1}));
@@ -273,13 +299,21 @@ std::optional<std::string> newest_exchange(const LrRounds& rounds) {
 
 /// The weights of this worker's features in an exchange that newest_exchange() has found.
 Result<Model> read_newest(Client& client, std::span<const uint64_t> keys,
-                          const std::string& exchange) {
+                          const std::string& exchange, uint32_t width) {
     Model model;
     model.keys.assign(keys.begin(), keys.end());
     std::ranges::sort(model.keys);
-    model.weights.resize(model.keys.size());
-    WEIR_ASSIGN([[maybe_unused]] const uint64_t shown,
-                ClientExchange::read_weights(client, exchange, model.keys, model.weights));
+    model.weights.resize(model.keys.size() * width);
+    const Result<uint64_t> shown =
+        ClientExchange::read_weights(client, exchange, model.keys, model.weights, width);
+    if (shown.code() == Errc::kTypeMismatch) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("the weights to go on from are of another loss, or of other "
+                                 "classes ({}): go on with those that the training had, or begin "
+                                 "anew in another folder",
+                                 shown.error().text()));
+    }
+    if (!shown) return shown.error();
     return model;
 }
 
@@ -339,9 +373,9 @@ LrOptions options_of_round(Client& client, const LrRunOptions& options, const Wo
 
 /// Whether there are weights that an earlier round has trained, or an earlier job.
 /// Errors: kReassigned if this round is over
-Result<bool> has_trained(Client& client, const LrRounds& rounds) {
+Result<bool> has_trained(Client& client, uint32_t width, const LrRounds& rounds) {
     // Before it has read the files, this worker knows no key: any will do.
-    WEIR_ASSIGN(const uint64_t found, find_trained(client, rounds, rounds.round, {0}));
+    WEIR_ASSIGN(const uint64_t found, find_trained(client, rounds, rounds.round, {0}, width));
     return found != 0 || newest_exchange(rounds).has_value();
 }
 
@@ -387,13 +421,13 @@ Result<TrainingData> read_share(Client& client, const LrRunOptions& options, con
         read.parts.push_back({piece, share.piece_count});
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
-    read.format.labels = options.labels;
-    read.format.names = options.names;
+    read.format = format_of(options);
     read.stop = options.stops_reading;
     Result<TrainingData> examples = read_once(options, read);
     WEIR_ASSIGN(const int reason, reason_to_stop(options, examples.code()));
     if (reason == 0) return examples;
-    WEIR_ASSIGN(const bool is_trained, has_trained(client, rounds));
+    WEIR_ASSIGN(const bool is_trained,
+                has_trained(client, options.solver.function().width(), rounds));
     if (!is_trained) return examples;
     if (options.reads_on) options.reads_on(share.index == 0);
     read.stop = {};
@@ -453,10 +487,11 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     run.bad_lines = {all.bad_line_count, all.first_bad_line};
     add_warnings(all, options, options.train, run.warnings);
     LrOptions of_round = options_of_round(client, options, share, rounds, passes);
-    WEIR_TRY(agree_on_rounds(client, *exchange, keys_of(*examples), share.round, rounds));
+    const uint32_t width = options.solver.function().width();
+    WEIR_TRY(agree_on_rounds(client, *exchange, keys_of(*examples), share.round, width, rounds));
     const std::optional<std::string> newest = newest_exchange(rounds);
     if (newest) {
-        WEIR_ASSIGN(of_round.init, read_newest(client, keys_of(*examples), *newest));
+        WEIR_ASSIGN(of_round.init, read_newest(client, keys_of(*examples), *newest, width));
     }
     WEIR_ASSIGN(const std::unique_ptr<BatchSolver> solver,
                 solver_of_round(client, name_of_round(rounds, share.round), *exchange,
@@ -466,9 +501,12 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     // The first worker writes the model; the others need it only for the test files.
     const bool wanted = run.is_first || !options.test.empty();
     WEIR_ASSIGN(run.model, solver->model(wanted));
+    run.model.loss = options.solver.loss;
+    run.model.classes = options.solver.classes;
     Scores scores;
     scores.add(solver->labels(), solver->margins());
-    WEIR_ASSIGN(run.train, measure(*exchange, scores));
+    WEIR_ASSIGN(run.train, measure_loss(*exchange, options.solver.loss, scores, solver->loss_sums(),
+                                        run.read.example_count));
     add_model_warnings(options.solver, !newest, run);
     const bool stopped = run.result.end == LrEnd::kStopped;
     if (!options.test.empty() && !stopped)

@@ -31,18 +31,23 @@ struct LrProgress {
 enum class BatchKind : uint8_t {
     kProx,     ///< LrSolver
     kDelayed,  ///< DelayedSolver
+    kLbfgs,    ///< LbfgsSolver
 };
 
-/// "prox", "delayed".
+/// "prox", "delayed", "lbfgs".
 [[nodiscard]] std::string_view name_of(BatchKind kind) noexcept;
 [[nodiscard]] std::optional<BatchKind> batch_kind_named(std::string_view name) noexcept;
 
 inline constexpr uint32_t kTauDefault = 8;
 
-/// Minimises  sum_i log(1 + exp(-y_i w.x_i)) + l1 |w|_1.
+/// Minimises  sum_i loss_i(w) + l1 |w|_1 + l2/2 |w|^2; the others than kLbfgs with the logistic loss, and without l2.
 struct LrOptions {
     BatchKind kind = BatchKind::kProx;
+    Loss loss = Loss::kLogistic;
+    data::ClassLabels classes{};  ///< of a softmax
     double l1 = 1;
+    double l2 = 0;
+    uint32_t pairs_max = 10;  ///< of kLbfgs: changes of the gradient that it remembers
     uint32_t pass_count_max = 2000;
     /// Training ends at this relative gap, or when passes gain no more. 0: neither ends it.
     double tolerance = 5e-4;
@@ -62,6 +67,8 @@ struct LrOptions {
     /// Of kDelayed; may be empty. Called when a block has been computed, before it is pushed: benchmarks simulate slower
     /// workers with it.
     std::function<void()> computed{};
+
+    [[nodiscard]] LossFunction function() const noexcept { return {loss, classes.count()}; }
 };
 
 enum class LrEnd : uint8_t {

@@ -177,6 +177,11 @@ Status prepare(LrFlags& flags) {
         flags.online.solver = *flags.solver;
         flags.online.l1 = flags.run.solver.l1;
     }
+    if (flags.run.solver.kind == apps::BatchKind::kLbfgs) {
+        flags.run.solver.loss = flags.online.loss;
+        flags.run.solver.classes = flags.online.classes;
+        flags.run.solver.l2 = flags.online.l2;
+    }
     WEIR_TRY(check_paths(inputs_of(flags), outputs_of(flags)));
     return check_plot_name(flags.plot);
 }
@@ -257,11 +262,17 @@ Status make_ready(LrFlags& flags, const JobShape& shape) {
     if (!flags.joins()) WEIR_TRY(take_standard_input(flags, shape));
     if (flags.init.empty()) return {};
     WEIR_ASSIGN(flags.run.solver.init, apps::read_model(flags.init));
-    if (flags.run.solver.init.loss != apps::Loss::kLogistic) {
+    const apps::LrOptions& solver = flags.run.solver;
+    if (solver.init.loss != solver.loss) {
         return Error(
             Errc::kInvalidArgument,
-            fmt::format("--init {}: a model of the {} loss, which is no start for a logistic one",
-                        flags.init, name_of(flags.run.solver.init.loss)));
+            fmt::format("--init {}: a model of the {} loss, which is no start for a {} one",
+                        flags.init, name_of(solver.init.loss), name_of(solver.loss)));
+    }
+    if (solver.init.classes.text() != solver.classes.text()) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--init {}: a model of the classes {}, not of {}", flags.init,
+                                 solver.init.classes.text(), solver.classes.text()));
     }
     return {};
 }

@@ -23,6 +23,12 @@ namespace {
 constexpr const char* kWorkLease = "--work-lease";
 
 constexpr const char* kLrFooter =
+    "--solver lbfgs minimises the sum of losses + l2/2 |w|^2 + l1 |w|_1. Weights and history stay "
+    "on the\n"
+    "servers; gradients go up and steps come down. With --l2 the distance to the optimum is "
+    "proven. "
+    "--l2\n"
+    "stands beside the sum of losses: --l2 2 is -c 0.5 of liblinear.\n"
     "--solver ftrl, adagrad, adam: each example is predicted, which the printed loss, accuracy and "
     "AUC\n"
     "are of, and then learned from, once. Workers wait for nobody (eventual consistency). AUC is "
@@ -138,19 +144,21 @@ void add_lr(CLI::App& app, Command& chosen) {
     command->add_option("--test", run.test, "files to test the model on");
     command->add_option("--init", flags->init, "model to start from, as --model writes it");
     add_online_flags(*command, *flags);
-    command->add_option("--l1", run.solver.l1, "weight of |w|_1 in the objective")
-        ->check(number(0, true))
-        ->capture_default_str();
-    command->add_option("--passes", run.solver.pass_count_max, "passes over all features, at most")
+    command
+        ->add_option("--l1", run.solver.l1,
+                     "weight of |w|_1 in the objective; default: 1, of lbfgs 0")
+        ->check(number(0, true));
+    command
+        ->add_option("--passes", run.solver.pass_count_max,
+                     "passes over all features, at most; of lbfgs, steps")
         ->check(count(1, kCountMax))
         ->capture_default_str();
     command
         ->add_option("--tolerance", run.solver.tolerance,
                      "end when the objective is proven to be this close to the optimum: 0.01 is 1 "
                      "%; 0: after "
-                     "--passes, or a signal")
-        ->check(number(0, true))
-        ->capture_default_str();
+                     "--passes, or a signal; default: 0.0005, of lbfgs 1e-7")
+        ->check(number(0, true));
     command
         ->add_option("--blocks", run.solver.block_count,
                      "blocks of features; 0: chosen from the data")
@@ -230,6 +238,7 @@ void add_lr(CLI::App& app, Command& chosen) {
         ->option_text(kContactType);
     command->callback([flags, command, &chosen] {
         check_online_flags(*command, *flags);
+        take_defaults(*command, *flags);
         check_join_flags(*command, *flags);
         check_work_lease(*command, *flags);
         chosen.run = [flags](Config& config) { return run_lr(*flags, config); };

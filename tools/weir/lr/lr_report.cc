@@ -49,9 +49,14 @@ std::string proof(const apps::LrResult& r) {
 nlohmann::json parameters(const LrFlags& flags) {
     const apps::LrOptions& solver = flags.run.solver;
     const JobOptions& job = flags.job.options;
+    const bool is_lbfgs = solver.kind == apps::BatchKind::kLbfgs;
     return {
         {"solver", flags.solver_name()},
+        {"loss", apps::name_of(solver.loss)},
+        {"classes", or_null(solver.classes.text())},
         {"l1", solver.l1},
+        {"l2", solver.l2},
+        {"history", is_lbfgs ? nlohmann::json(solver.pairs_max) : nullptr},
         {"passes", solver.pass_count_max},
         {"tolerance", solver.tolerance},
         {"blocks", solver.block_count},
@@ -176,9 +181,11 @@ void print_summary(std::FILE* to, const apps::LrRun& run) {
 
 /// The title of the plot: the training, in one line.
 std::string plot_title(const LrFlags& flags, const JobShape& shape) {
-    return fmt::format("{}, l1 = {}, {}: {}, {}", titled_files(flags.run.train),
-                       flags.run.solver.l1, counted(shape.size, "rank"),
-                       counted(shape.server_count, "server"),
+    const apps::LrOptions& solver = flags.run.solver;
+    std::string penalty = fmt::format("l1 = {}", solver.l1);
+    if (solver.kind == apps::BatchKind::kLbfgs) penalty += fmt::format(", l2 = {}", solver.l2);
+    return fmt::format("{}, {}, {}: {}, {}", titled_files(flags.run.train), penalty,
+                       counted(shape.size, "rank"), counted(shape.server_count, "server"),
                        counted(shape.worker_count, "worker"));
 }
 

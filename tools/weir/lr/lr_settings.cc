@@ -52,6 +52,7 @@ Json description_of(const LrFlags& flags, const JobShape& shape) {
             {"test_files", run.test.size()},
             {"init", absolute_name(flags.init)},
             {"l1", run.solver.l1},
+            {"history", run.solver.pairs_max},
             {"passes", run.solver.pass_count_max},
             {"tolerance", run.solver.tolerance},
             {"blocks", run.solver.block_count},
@@ -134,6 +135,7 @@ Status take_all_files(const Json& from, LrFlags& flags) {
 Status take_training(const Json& from, LrFlags& flags) {
     apps::LrRunOptions& run = flags.run;
     from.at("l1").get_to(run.solver.l1);
+    from.at("history").get_to(run.solver.pairs_max);
     from.at("passes").get_to(run.solver.pass_count_max);
     from.at("tolerance").get_to(run.solver.tolerance);
     from.at("blocks").get_to(run.solver.block_count);

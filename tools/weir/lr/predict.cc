@@ -37,7 +37,6 @@ struct Predictions {
     uint64_t weight_count = 0;       // of the model
     uint64_t known_value_count = 0;  // non-zeros whose feature has a weight
     std::optional<apps::Metrics> metrics;
-    std::optional<double> squared_error;
     apps::Loss loss = apps::Loss::kLogistic;
     std::vector<std::string> warnings;
 };
@@ -143,15 +142,7 @@ void add_losses(const apps::LossFunction& function, std::span<const float> targe
 /// The same as for a logistic loss.
 void add_loss_metrics(const apps::Model& model, Predictions& all) {
     if (all.labelled_count == 0) return;
-    const auto count = static_cast<double>(all.labelled_count);
-    if (model.loss == apps::Loss::kSquared) {
-        all.squared_error = all.sums.loss / count;
-        return;
-    }
-    all.metrics = apps::Metrics{.example_count = all.labelled_count,
-                                .accuracy = static_cast<double>(all.sums.right) / count,
-                                .log_loss = all.sums.loss / count,
-                                .auc = std::nullopt};
+    all.metrics = apps::measure(model.loss, all.sums, all.labelled_count);
 }
 
 void add_warnings(const PredictFlags& flags, Predictions& all) {
@@ -220,11 +211,8 @@ nlohmann::json to_json(const PredictFlags& flags, const Predictions& all) {
                         {"loss", apps::name_of(all.loss)},
                         {"skip_bad", flags.skip_bad},
                         {"examples", all.read.example_count},
-                        {"labelled_examples", all.squared_error ? all.labelled_count
-                                              : all.metrics     ? all.metrics->example_count
-                                                                : 0},
+                        {"labelled_examples", all.metrics ? all.metrics->example_count : 0},
                         {"predicted_positive", nullptr},
-                        {"squared_error", nullptr},
                         {"weights", all.weight_count},
                         {"values", all.read.nonzero_count},
                         {"values_with_weight", all.known_value_count},
@@ -234,7 +222,6 @@ nlohmann::json to_json(const PredictFlags& flags, const Predictions& all) {
                         {"warnings", all.warnings}};
     if (!flags.labels.is_default()) json["labels"] = flags.labels.text();
     if (all.loss == apps::Loss::kLogistic) json["predicted_positive"] = all.positive_count;
-    if (all.squared_error) json["squared_error"] = *all.squared_error;
     add_metrics(json, "", all.metrics);
     return json;
 }
@@ -248,14 +235,7 @@ Status report(const PredictFlags& flags, const Predictions& all) {
                all.loss == apps::Loss::kLogistic
                    ? fmt::format(", {} predicted positive", all.positive_count)
                    : "");
-    if (all.squared_error)
-        fmt::print(to, "with labels     squared error {:.4g}  ({} examples)\n", *all.squared_error,
-                   all.labelled_count);
-    if (all.metrics && all.loss == apps::Loss::kLogistic)
-        fmt::print(to, "with labels     {}\n", metrics_text(*all.metrics));
-    if (all.metrics && all.loss == apps::Loss::kSoftmax)
-        fmt::print(to, "with labels     accuracy {:.4f}  log loss {:.4f}  ({} examples)\n",
-                   all.metrics->accuracy, all.metrics->log_loss, all.metrics->example_count);
+    if (all.metrics) fmt::print(to, "with labels     {}\n", metrics_text(*all.metrics));
     if (all.read.bad_line_count > 0)
         fmt::print(to, "left out        {}; the first: {}\n",
                    counted(all.read.bad_line_count, "bad line"), all.read.first_bad_line);
