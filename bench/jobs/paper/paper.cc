@@ -209,7 +209,8 @@ Status bench_paper(Client& client, const BenchFlags& flags, const JobShape& shap
 
     if (report) report->begin_solvers();
     double best = std::numeric_limits<double>::infinity();
-    for (const apps::BatchKind kind : {apps::BatchKind::kProx, apps::BatchKind::kDelayed}) {
+    for (const apps::BatchKind kind :
+         {apps::BatchKind::kProx, apps::BatchKind::kDelayed, apps::BatchKind::kLbfgs}) {
         WEIR_ASSIGN(const SolverRun run, bench.run(kind, flags.l1, files.paths));
         for (const double objective : run.objectives)
             best = std::min(best, objective);

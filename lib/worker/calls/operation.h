@@ -31,7 +31,8 @@ struct PushExtras {
         arguments;  ///< of the rule, or an encoded call, as they travel; empty: none
     /// It brings no values, but calls this. Null: it runs the table's rule.
     const FunctionEntry* function = nullptr;
-    uint32_t widest_row = 1;  ///< with that: values of a row, of its widest table
+    uint32_t widest_row =
+        0;  ///< with that: values of a row of the widest table that it reads; 0: none
     bool has_bound = false;  ///< it erases, and `arguments` are the bound of what it erases
     uint32_t rank = 0;       ///< of products: its rows are `values` times `right`; 0: it has rows
     std::span<const std::byte> right;  ///< rank rows, as long as those of the table

@@ -39,9 +39,10 @@ PieceLimits limits_for(const Operation& operation) {
     }
     if (const FunctionEntry* const function = operation.function(); function != nullptr)
         [[unlikely]] {
-        keys_max = std::min(keys_max,
-                            function->rows_max(operation.table->schema.value_type,
-                                               operation.extras->widest_row, operation.by_range));
+        const TableSchema& schema = operation.table->schema;
+        const uint32_t widest = std::max(schema.width, operation.extras->widest_row);
+        keys_max =
+            std::min(keys_max, function->rows_max(schema.value_type, widest, operation.by_range));
     }
     return {operation.by_range ? keys_max : std::min(keys_max, wire::kRequestKeysMax)};
 }
