@@ -4,6 +4,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -310,6 +311,29 @@ class Bench(unittest.TestCase):
                 print(f"again, for longer: {error}", flush=True)
         return test("4")
 
+    def test_the_figures_of_the_papers_are_drawn_in_one_run(self):
+        with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+            out = os.path.join(folder, "paper.json")
+            done = subprocess.run([WEIR, "bench", "paper", "--local", "--brief", "--l1", "0.5", "--json", out, "--plot", folder],
+                                  capture_output=True, text=True, timeout=300, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(out, encoding="utf-8") as file:
+                result = json.load(file)
+            for name, says in (("objective", ">lbfgs<"), ("delay", "% waiting"), ("traffic", "sent by")):
+                with open(os.path.join(folder, name + ".svg"), encoding="utf-8") as file:
+                    svg = file.read()
+                self.assertTrue(svg.startswith("<svg") and says in svg, svg[:300])
+        self.assertEqual([run["solver"] for run in result["objective"]], ["prox", "delayed", "lbfgs", "ftrl"])
+        for run in result["objective"]:
+            self.assertEqual(len(run["seconds"]), len(run["objectives"]))
+            self.assertLess(min(run["objectives"]), 1000 * math.log(2))  # what no weights cost
+        self.assertEqual([row["tau"] for row in result["delay"]["rows"]], [0, 1, 2, 4, 8, 16])
+        self.assertGreater(result["delay"]["rows"][0]["waiting_share"], result["delay"]["rows"][-1]["waiting_share"])
+        self.assertEqual([row["filters"] for row in result["traffic"]], ["none", "key cache", "+ zeros", "+ compress", "+ KKT"])
+
+    def test_a_folder_for_figures_that_is_not_there_is_named_before_the_first_one(self):
+        self.refused("/no/such/folder", "paper", "--local", "--plot", "/no/such/folder")
+
     def test_workers_that_are_slowed_by_turns_hold_up_each_other_less_with_a_delay(self):
         def test(seconds):
             rows = self.delay("--seconds", seconds)
@@ -419,7 +443,7 @@ class Bench(unittest.TestCase):
                      "push", "--local", "--in-flight", "1024", "--table-mib", "1048576", "--max-bytes", str(1 << 30))
 
     def test_a_bench_that_there_is_not_is_named(self):
-        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, functions, delay, filters, traffic, factorization, elastic, failover, checkpoint\n", "frob")
+        self.refused("'frob'; choose one of: push, pull, mixed, latency, insert, lookup, scan, functions, delay, filters, traffic, paper, factorization, elastic, failover, checkpoint\n", "frob")
 
     def launched(self, path, rank_variable):
         """Ranks that a launcher has put anywhere: 0 serves, 1 measures, and both stay on the cores that were asked for."""

@@ -60,12 +60,13 @@ void PaperReport::end_solvers(double best) {
     std::fflush(stdout);
 }
 
-void PaperReport::begin_delays(const std::string& work) {
+void PaperReport::begin_delays(const std::string& data, const std::string& work) {
+    delay_data_ = data;
     work_ = work;
     fmt::print(
-        "# Delay: until the objective is within 0.1 % of the optimum; {}\n"
+        "# Delay: until the objective is within 0.1 % of the optimum; {}; {}\n"
         "# {:>4} {:>9} {:>7} {:>8} {:>10}\n",
-        work_, "Tau", "Seconds", "Passes", "Speedup", "Waiting %");
+        delay_data_, work_, "Tau", "Seconds", "Passes", "Speedup", "Waiting %");
     std::fflush(stdout);
 }
 
@@ -99,7 +100,7 @@ Status PaperReport::write_plots(const std::string& folder, const TrafficReport& 
     WEIR_TRY(data::write_whole_file(
         path("delay.svg"),
         apps::plot_bars(bars, "seconds until within 0.1 % of the optimum", "tau",
-                        {"Time to the optimum, by the bound on the delay", work_})));
+                        {"Time to the optimum, by the bound on the delay", delay_data_, work_})));
     return traffic.write_plot(path("traffic.svg"));
 }
 
@@ -119,7 +120,7 @@ Status PaperReport::write_json(const std::string& path, const TrafficReport& tra
                         {"passes", row.passes},
                         {"waiting_share", row.waiting_share}});
     json["objective"] = std::move(runs);
-    json["delay"] = {{"work", work_}, {"rows", std::move(rows)}};
+    json["delay"] = {{"data", delay_data_}, {"work", work_}, {"rows", std::move(rows)}};
     json["traffic"] = traffic.rows_json();
     return data::write_whole_file(path, json_text(json));
 }

@@ -40,7 +40,7 @@ public:
     /// Once all have been added: `best` is the least objective that any of them has reached.
     void end_solvers(double best);
 
-    void begin_delays(const std::string& work);
+    void begin_delays(const std::string& data, const std::string& work);
     void add(const TauRow& row);
 
     /// `folder`: gets objective.svg, delay.svg and traffic.svg. Errors: kIo
@@ -52,6 +52,7 @@ private:
     std::string data_;
     double l1_;
     double best_ = 0;
+    std::string delay_data_;
     std::string work_;
     std::vector<SolverRun> runs_;
     std::vector<TauRow> rows_;
