@@ -12,10 +12,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "lib/base/random.h"
 #include "lib/rules.h"
 #include "tests/job/small_job.h"
+#include "transport/net/reserved_port.h"
 
 namespace weir::test {
 namespace {
@@ -88,6 +90,42 @@ struct RowSumProducts {
     }
 };
 
+/// The values of four others, one behind the other: y = 1000 a + 100 b + 10 c + d
+struct FourDigits {
+    static constexpr uint32_t kTables = 4;
+
+    template <class T>
+    static void change(const FunctionRows<T>& rows) {
+        for (size_t i = 0; i < rows.value_count(); ++i) {
+            T digits = 0;
+            for (const T* const other : rows.with)
+                digits = static_cast<T>(10 * digits + other[i]);
+            rows.values[i] = digits;
+        }
+    }
+};
+
+struct ThrowsReading {
+    static void begin(std::span<const double>, FunctionResult& result) { result.numbers = {0}; }
+
+    template <class T>
+    static void read(const FunctionRows<const T>& rows, FunctionResult&) {
+        if (rows.row_count > 0) throw std::runtime_error("no such row");
+    }
+};
+
+/// Its results have another size than it says.
+struct GrowsTooMuch {
+    static void begin(std::span<const double>, FunctionResult& result) { result.numbers = {0}; }
+
+    static size_t results_max(std::span<const double>) { return 1; }
+
+    template <class T>
+    static void read(const FunctionRows<const T>&, FunctionResult& result) {
+        result.numbers.assign(5, 1);
+    }
+};
+
 struct Throws {
     template <class T>
     static void change(const FunctionRows<T>& rows) {
@@ -109,6 +147,9 @@ struct ThrowsLater {
 
 Status add_functions(RuleRegistry& rules) {
     WEIR_TRY(rules.register_function<ThrowsLater>("throws_later"));
+    WEIR_TRY(rules.register_function<ThrowsReading>("throws_reading"));
+    WEIR_TRY(rules.register_function<GrowsTooMuch>("grows_too_much"));
+    WEIR_TRY(rules.register_function<FourDigits>("four_digits"));
     WEIR_TRY(rules.register_function<AddTwo>("add_two"));
     WEIR_TRY(rules.register_function<AddRowSum>("add_row_sum"));
     WEIR_TRY(rules.register_function<RowSumProducts>("row_sum_products"));
@@ -418,6 +459,107 @@ TEST_SUITE("functions") {
         });
     }
 
+    TEST_CASE("rows of several values, numbers beyond 2^53, and values that are no numbers") {
+        with_functions_job(0, [](Client& client) {
+            TableOptions options = dense_options(500);
+            options.width = 3;
+            auto wide = std::move(client.create_table<float>("wide", options)).value();
+            std::vector<float> values = drawn_floats(1500, 21);
+            values[3 * 200 + 1] = 7;
+            values[3 * 300 + 2] = -9;
+            const std::vector<uint64_t> keys = keys_by(1, 500);
+            REQUIRE(wide.push(keys, values).wait());
+            double sum = 0;
+            for (const float value : values)
+                sum += static_cast<double>(value);
+            CHECK(number_of(wide, "sum") == doctest::Approx(sum).epsilon(1e-9));
+            CHECK(number_of(wide, "count") == 1500);
+            CallResult top;
+            REQUIRE(wide.call("top", {.numbers = {2, 1}, .result = &top}).wait());
+            CHECK(top.keys == std::vector<uint64_t>{300, 200});
+            CHECK(top.numbers == std::vector<double>{-9, 7});
+
+            auto large = std::move(client.create_table<int64_t>("large", dense_options(4))).value();
+            const std::vector<uint64_t> four = keys_by(1, 4);
+            const std::vector<int64_t> beyond = {(int64_t{1} << 60) + 1, -3, 5, 0};
+            REQUIRE(large.push(four, beyond).wait());
+            CHECK(*large.number("max") == 0x1p60);
+            CHECK(*large.number("min") == -3);
+
+            TableOptions any = dense_options(4);
+            any.allow_not_finite = true;
+            auto odd = std::move(client.create_table<float>("odd", any)).value();
+            const std::vector<float> some = {1, std::nanf(""), 3, -2};
+            REQUIRE(odd.push(four, some).wait());
+            CHECK(std::isnan(number_of(odd, "sum")));
+            CallResult histogram;
+            REQUIRE(odd.call("histogram", {.numbers = {0, 2, 2}, .result = &histogram}).wait());
+            CHECK(histogram.numbers == std::vector<double>{1, 0, 1, 1, 1});
+        });
+    }
+
+    TEST_CASE("a function reads four other tables, and may be called in a handler") {
+        with_functions_job(1, [](Client& client) {
+            std::vector<Table<float>> tables;
+            for (const char* const name : {"y", "a", "b", "c", "d"})
+                tables.push_back(
+                    std::move(client.create_table<float>(name, dense_options(1000))).value());
+            for (size_t i = 1; i < tables.size(); ++i)
+                REQUIRE(tables[i].call("assign", {.numbers = {static_cast<double>(i)}}).wait());
+            const std::vector<uint64_t> keys = {7};
+            const std::vector<float> one = {1};
+            Task pushed = tables[4].push(keys, one);
+            Task called;
+            REQUIRE(pushed
+                        .then([&](const Status& done) {
+                            if (done)
+                                called = tables[0].call(
+                                    "four_digits",
+                                    {.with = {tables[1], tables[2], tables[3], tables[4]}});
+                        })
+                        .has_value());
+            REQUIRE(pushed.wait());
+            REQUIRE(called.wait());
+            CHECK(number_of(tables[0], "sum") == 1234.0 * 1000 + 1);
+        });
+    }
+
+    TEST_CASE("a function that finds more than it says ends its call") {
+        with_functions_job(0, [](Client& client) {
+            auto y = std::move(client.create_table<float>("y", dense_options(100))).value();
+            check_refused(y.call("grows_too_much"), Errc::kOutOfRange,
+                          "'grows_too_much': it has found a result of another size");
+            CHECK(number_of(y, "count") == 100);
+        });
+    }
+
+    TEST_CASE("a server that does not have a function says so") {
+        JobOptions options;
+        options.servers = 1;
+        options.on_worker_loss = OnWorkerLoss::kContinue;
+        const auto port = std::move(transport::ReservedPort::make()).value();
+        const std::string at = fmt::format("127.0.0.1:{}", port.number());
+        auto job =
+            start_job(options, {{"WEIR_RENDEZVOUS", at}, {"WEIR_RANK", "0"}, {"WEIR_SIZE", "1"}});
+        {
+            auto client = std::move(job->make_client(0)).value();
+            auto mine = std::move(client.create_table<float>("y", dense_options(10))).value();
+            JoinOptions joiner;
+            joiner.contact = at;
+            joiner.workers = 1;
+            joiner.add_rules = add_functions;
+            auto joined = Job::join(joiner, small_pools({}));
+            REQUIRE(joined.has_value());
+            auto other = std::move((*joined)->make_client(0)).value();
+            auto y = std::move(other.open_table<float>("y")).value();
+            check_refused(y.call("keys_above", {.numbers = {0}}), Errc::kUnavailable, "keys_above");
+            CHECK(number_of(y, "count") == 10);
+            REQUIRE(other.leave().has_value());
+            REQUIRE(client.leave().has_value());
+        }
+        CHECK(job->serve().has_value());
+    }
+
     TEST_CASE("the penalty of a table's rule") {
         with_functions_job(0, [](Client& client) {
             TableOptions options;
@@ -598,20 +740,24 @@ TEST_SUITE("functions") {
     }
 
     TEST_CASE("a function that throws ends the job with its name") {
-        JobOptions options;
-        options.servers = 1;
-        options.add_rules = add_functions;
-        auto job = start_job(options);
-        {
-            auto client = std::move(job->make_client(0)).value();
-            auto y = std::move(client.create_table<float>("y", dense_options(100))).value();
-            const Status status = y.call("throws").wait();
-            REQUIRE_FALSE(status.has_value());
-            INFO(status.error().message());
-            CHECK(status.error().message().find(
-                      "function 'throws' on table 'y' threw: no such step") != std::string::npos);
+        for (const auto& [name, text] :
+             {std::pair("throws", "no such step"), std::pair("throws_reading", "no such row")}) {
+            JobOptions options;
+            options.servers = 1;
+            options.add_rules = add_functions;
+            auto job = start_job(options);
+            {
+                auto client = std::move(job->make_client(0)).value();
+                auto y = std::move(client.create_table<float>("y", dense_options(100))).value();
+                const Status status = y.call(name).wait();
+                REQUIRE_FALSE(status.has_value());
+                INFO(status.error().message());
+                CHECK(status.error().message().find(
+                          fmt::format("function '{}' on table 'y' threw: {}", name, text)) !=
+                      std::string::npos);
+            }
+            CHECK_FALSE(job->serve().has_value());
         }
-        CHECK_FALSE(job->serve().has_value());
     }
 }
 
