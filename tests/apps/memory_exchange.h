@@ -185,7 +185,7 @@ public:
     }
 
     Status finish_sum() override {
-        server_.pull_sum(sum_number_, sum_);
+        if (!sum_.empty()) server_.pull_sum(sum_number_, std::exchange(sum_, {}));
         return {};
     }
 

@@ -76,6 +76,7 @@ public:
     /// Shape:  both of one size, at most kReduceValueCountMax; the same for all workers
     /// Borrow: both until finish_sum() has returned
     virtual void start_sum(std::span<const double> mine, std::span<double> all) = 0;
+    /// Without such a sum it returns at once.
     [[nodiscard]] virtual Status finish_sum() = 0;
 
     /// Sets values[i] to the sum of all workers' values[i]. Every worker gets the same bits.
@@ -111,8 +112,8 @@ protected:
     BlockExchange() = default;
 };
 
-/// Waits for all outstanding pushes and pulls when its scope ends, also if an exception (out of
-/// memory) ends it. Declare one after the buffers of a push or pull, so that they outlive it.
+/// Waits for all outstanding pushes, pulls and sums when its scope ends, also if an exception (out of
+/// memory) ends it. Declare one after the buffers of these, so that they outlive it.
 class WaitAtExit {
 public:
     explicit WaitAtExit(BlockExchange& exchange) : exchange_(exchange) {}
@@ -120,7 +121,10 @@ public:
     WaitAtExit(const WaitAtExit&) = delete;
     WaitAtExit& operator=(const WaitAtExit&) = delete;
 
-    ~WaitAtExit() { (void)exchange_.wait(std::numeric_limits<uint64_t>::max()); }
+    ~WaitAtExit() {
+        (void)exchange_.wait(std::numeric_limits<uint64_t>::max());
+        (void)exchange_.finish_sum();
+    }
 
 private:
     BlockExchange& exchange_;

@@ -137,17 +137,21 @@ Status ClientExchange::finish(Task task) {
     return waiting([&] { return task.wait(); });
 }
 
+/// The outstanding tasks may wait for other workers, and other workers for this one. After
+/// leave() neither side waits any more: the tasks end soon and release their buffers. If
+/// the work is taken anew, all tasks of these tables end.
+Status ClientExchange::fail(Status why) {
+    if (why.code() != Errc::kReassigned) (void)client_.leave(why);
+    return why;
+}
+
 Status ClientExchange::wait(uint64_t iteration) {
     Status first;
     while (!outstanding_.empty() && (!first || outstanding_.front().iteration <= iteration)) {
         Status ended = finish(std::move(outstanding_.front().task));
         outstanding_.pop_front();
         if (ended || !first) continue;
-        first = std::move(ended);
-        // The outstanding tasks may wait for other workers, and other workers for this one. After
-        // leave() neither side waits any more: the tasks end soon and release their buffers. If
-        // the work is taken anew, all tasks of these tables end.
-        if (first.code() != Errc::kReassigned) (void)client_.leave(first);
+        first = fail(std::move(ended));
     }
     return first;
 }
@@ -167,9 +171,13 @@ void ClientExchange::start_sum(std::span<const double> mine, std::span<double> a
 }
 
 Status ClientExchange::finish_sum() {
-    const Status pushed = finish(*std::exchange(sum_pushed_, std::nullopt));
-    const Status pulled = finish(*std::exchange(sum_pulled_, std::nullopt));
-    return pushed ? pulled : pushed;
+    Status first;
+    for (std::optional<Task>* const task : {&sum_pushed_, &sum_pulled_}) {
+        if (!*task) continue;
+        Status ended = finish(*std::exchange(*task, std::nullopt));
+        if (!ended && first) first = fail(std::move(ended));
+    }
+    return first;
 }
 
 template <class T, class Keys>

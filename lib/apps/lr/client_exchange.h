@@ -116,6 +116,7 @@ private:
     [[nodiscard]] Status pull_whole(Table<T>& table, uint64_t iteration, Keys keys,
                                     std::span<T> out);
     [[nodiscard]] Status finish(Task task);
+    Status fail(Status why);
 
     Client& client_;
     data::Part place_;
