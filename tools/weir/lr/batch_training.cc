@@ -17,18 +17,11 @@ namespace weir::tools {
 namespace {
 
 /// On examples that all lie in memory.
-class BatchTraining final : public Training {
+class BatchTraining final : public TrainingInRounds<apps::LrRounds, apps::LrRun> {
 public:
-    BatchTraining(Client& client, const LrFlags& flags, const JobShape& shape)
-        : client_(client), flags_(flags), shape_(shape) {}
+    using TrainingInRounds::TrainingInRounds;
 
     Status train(const TrainingHooks& hooks) override;
-
-    bool has_trained() const override { return !rounds_.history.empty(); }
-
-    bool is_over() const override { return rounds_.are_over; }
-
-    uint64_t round() const override { return rounds_.round; }
 
     std::string_view says_anew() const override {
         return "those that are there now read their parts of the training files anew, and go on "
@@ -38,26 +31,12 @@ public:
 
     bool is_to_be_continued() const override { return false; }
 
-    bool is_first() const override { return run_.is_first; }
-
     Status outcome() const override;
 
     Status report() override { return tools::report(flags_, run_, shape_); }
 
-    Status report_later_events() override {
-        rounds_.events.collect(client_, true);
-        std::vector<TrainingEvent> events = rounds_.events.placed();
-        if (events.size() == run_.events.size()) return {};
-        run_.events = std::move(events);
-        return report_events(flags_, run_, shape_);
-    }
-
-private:
-    Client& client_;
-    const LrFlags& flags_;
-    const JobShape& shape_;
-    apps::LrRounds rounds_;
-    apps::LrRun run_;
+protected:
+    Status report_events() override { return tools::report_events(flags_, run_, shape_); }
 };
 
 Status BatchTraining::train(const TrainingHooks& hooks) {

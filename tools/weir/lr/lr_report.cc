@@ -224,19 +224,16 @@ std::string plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& s
                               marks_of(run.events));
 }
 
-Status write_json(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
-    return data::write_whole_file(flags.json, json_text(to_json(flags, run, shape)));
+Results results_of(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    return {run.warnings, run.model, [&] { return json_text(to_json(flags, run, shape)); },
+            [&] { return plot(flags, run, shape); }};
 }
 
-Status write_plot(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
-    return data::write_whole_file(flags.plot, plot(flags, run, shape));
-}
-
-Status write_outputs(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
-    if (!flags.model.empty()) WEIR_TRY(apps::write_model(flags.model, run.model));
-    if (!flags.json.empty()) WEIR_TRY(write_json(flags, run, shape));
-    if (!flags.plot.empty()) WEIR_TRY(write_plot(flags, run, shape));
-    return {};
+std::FILE* summary_of(const LrFlags& flags) {
+    const std::string* const outputs[] = {&flags.model, &flags.json, &flags.plot};
+    const bool taken = std::any_of(std::begin(outputs), std::end(outputs),
+                                   [](const std::string* path) { return is_stdout(*path); });
+    return taken ? stderr : stdout;
 }
 
 }  // namespace
@@ -273,20 +270,6 @@ std::string titled_files(const std::vector<std::string>& paths) {
     return data::files_text(names);
 }
 
-std::FILE* summary_of(const LrFlags& flags) {
-    const std::string* const outputs[] = {&flags.model, &flags.json, &flags.plot};
-    const bool taken = std::any_of(std::begin(outputs), std::end(outputs),
-                                   [](const std::string* path) { return is_stdout(*path); });
-    return taken ? stderr : stdout;
-}
-
-void print_written(std::FILE* to, const LrFlags& flags) {
-    for (const std::string* const path : {&flags.model, &flags.json, &flags.plot}) {
-        if (!path->empty() && !is_stdout(*path)) fmt::print(to, "written         {}\n", *path);
-    }
-    (void)std::fflush(to);  // main() checks the state of stdout
-}
-
 uint64_t peak_bytes() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -301,24 +284,39 @@ std::string share_text(double share) {
     return fmt::format("{:.3g} %", 100 * share);
 }
 
-Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+Status write_results(const LrFlags& flags, const Results& results,
+                     const std::function<void(std::FILE*)>& print_summary) {
     std::FILE* const to = summary_of(flags);
-    for (const std::string& warning : run.warnings)
+    for (const std::string& warning : results.warnings)
         log(LogLevel::kWarning, "{}", warning);
-    print_summary(to, run);
+    print_summary(to);
     (void)std::fflush(to);
-    WEIR_TRY(write_outputs(flags, run, shape));
-    print_written(to, flags);
+    if (!flags.model.empty()) WEIR_TRY(apps::write_model(flags.model, results.model));
+    if (!flags.json.empty()) WEIR_TRY(data::write_whole_file(flags.json, results.json()));
+    if (!flags.plot.empty()) WEIR_TRY(data::write_whole_file(flags.plot, results.plot()));
+    for (const std::string* const path : {&flags.model, &flags.json, &flags.plot}) {
+        if (!path->empty() && !is_stdout(*path)) fmt::print(to, "written         {}\n", *path);
+    }
+    (void)std::fflush(to);  // main() checks the state of stdout
     return {};
 }
 
-Status report_events(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+Status rewrite_events(const LrFlags& flags, const Results& results) {
     const auto is_there = [](const std::string& path) {
         return !path.empty() && data::is_replaceable(path);
     };
-    if (is_there(flags.json)) WEIR_TRY(write_json(flags, run, shape));
-    if (is_there(flags.plot)) WEIR_TRY(write_plot(flags, run, shape));
+    if (is_there(flags.json)) WEIR_TRY(data::write_whole_file(flags.json, results.json()));
+    if (is_there(flags.plot)) WEIR_TRY(data::write_whole_file(flags.plot, results.plot()));
     return {};
+}
+
+Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    return write_results(flags, results_of(flags, run, shape),
+                         [&](std::FILE* to) { print_summary(to, run); });
+}
+
+Status report_events(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape) {
+    return rewrite_events(flags, results_of(flags, run, shape));
 }
 
 }  // namespace weir::tools

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,20 +41,27 @@ inline constexpr double kTellingGap = 0.1;
 /// The greatest memory that this process has had.
 [[nodiscard]] uint64_t peak_bytes();
 
-/// Where the summary goes: not to standard output if one of the files does.
-[[nodiscard]] std::FILE* summary_of(const LrFlags& flags);
+/// What a training leaves, whatever the solver. It borrows.
+struct Results {
+    const std::vector<std::string>& warnings;
+    const apps::Model& model;
+    std::function<std::string()> json;
+    std::function<std::string()> plot;
+};
 
-/// Says which files were written.
-void print_written(std::FILE* to, const LrFlags& flags);
-
-/// Prints the summary and writes the files. The summary goes to stderr if one of the files is
+/// Says the warnings, prints the summary and writes the files. The summary goes to stderr if one of the files is
 /// standard output.
 /// Errors: kIo
-[[nodiscard]] Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape);
+[[nodiscard]] Status write_results(const LrFlags& flags, const Results& results,
+                                   const std::function<void(std::FILE*)>& print_summary);
 
-/// Writes those files again that tell what happened in the job, because `run.events` has become longer. What
-/// is not replaced, such as standard output, stays as it is.
+/// Writes those files again that tell what happened in the job, because more has. What is not replaced, such as
+/// standard output, stays as it is.
 /// Errors: kIo
+[[nodiscard]] Status rewrite_events(const LrFlags& flags, const Results& results);
+
+/// write_results() and rewrite_events() of examples in memory.
+[[nodiscard]] Status report(const LrFlags& flags, const apps::LrRun& run, const JobShape& shape);
 [[nodiscard]] Status report_events(const LrFlags& flags, const apps::LrRun& run,
                                    const JobShape& shape);
 

@@ -168,12 +168,9 @@ std::string plot(const LrFlags& flags, const apps::OnlineRun& run, const JobShap
                              {title, note, traffic_text(run.traffic)}, marks_of(run.events));
 }
 
-Status write_json(const LrFlags& flags, const apps::OnlineRun& run, const JobShape& shape) {
-    return data::write_whole_file(flags.json, json_text(to_json(flags, run, shape)));
-}
-
-Status write_plot(const LrFlags& flags, const apps::OnlineRun& run, const JobShape& shape) {
-    return data::write_whole_file(flags.plot, plot(flags, run, shape));
+Results results_of(const LrFlags& flags, const apps::OnlineRun& run, const JobShape& shape) {
+    return {run.warnings, run.model, [&] { return json_text(to_json(flags, run, shape)); },
+            [&] { return plot(flags, run, shape); }};
 }
 
 }  // namespace
@@ -185,26 +182,13 @@ std::string progress_text(apps::Loss loss, const apps::OnlineProgress& p) {
 }
 
 Status report_online(const LrFlags& flags, const apps::OnlineRun& run, const JobShape& shape) {
-    std::FILE* const to = summary_of(flags);
-    for (const std::string& warning : run.warnings)
-        log(LogLevel::kWarning, "{}", warning);
-    print_summary(to, flags, run);
-    (void)std::fflush(to);
-    if (!flags.model.empty()) WEIR_TRY(apps::write_model(flags.model, run.model));
-    if (!flags.json.empty()) WEIR_TRY(write_json(flags, run, shape));
-    if (!flags.plot.empty()) WEIR_TRY(write_plot(flags, run, shape));
-    print_written(to, flags);
-    return {};
+    return write_results(flags, results_of(flags, run, shape),
+                         [&](std::FILE* to) { print_summary(to, flags, run); });
 }
 
 Status report_online_events(const LrFlags& flags, const apps::OnlineRun& run,
                             const JobShape& shape) {
-    const auto is_there = [](const std::string& path) {
-        return !path.empty() && data::is_replaceable(path);
-    };
-    if (is_there(flags.json)) WEIR_TRY(write_json(flags, run, shape));
-    if (is_there(flags.plot)) WEIR_TRY(write_plot(flags, run, shape));
-    return {};
+    return rewrite_events(flags, results_of(flags, run, shape));
 }
 
 }  // namespace weir::tools

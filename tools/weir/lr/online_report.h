@@ -14,7 +14,7 @@ namespace weir::tools {
 /// One line.
 [[nodiscard]] std::string progress_text(apps::Loss loss, const apps::OnlineProgress& progress);
 
-/// As report() and report_events() of lr_report.h.
+/// write_results() and rewrite_events() of a stream.
 [[nodiscard]] Status report_online(const LrFlags& flags, const apps::OnlineRun& run,
                                    const JobShape& shape);
 [[nodiscard]] Status report_online_events(const LrFlags& flags, const apps::OnlineRun& run,

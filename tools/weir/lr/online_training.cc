@@ -14,26 +14,17 @@ namespace weir::tools {
 namespace {
 
 /// On a stream of examples.
-class OnlineTraining final : public Training {
+class OnlineTraining final : public TrainingInRounds<apps::OnlineRounds, apps::OnlineRun> {
 public:
-    OnlineTraining(Client& client, const LrFlags& flags, const JobShape& shape)
-        : client_(client), flags_(flags), shape_(shape) {}
+    using TrainingInRounds::TrainingInRounds;
 
     Status train(const TrainingHooks& hooks) override;
-
-    bool has_trained() const override { return !rounds_.history.empty(); }
-
-    bool is_over() const override { return rounds_.are_over; }
-
-    uint64_t round() const override { return rounds_.round; }
 
     std::string_view says_anew() const override {
         return "those that are there now go on where the parts of the stream were left";
     }
 
     bool is_to_be_continued() const override { return true; }
-
-    bool is_first() const override { return run_.is_first; }
 
     Status outcome() const override {
         if (run_.stop_reason == 0) return {};
@@ -45,20 +36,8 @@ public:
 
     Status report() override { return report_online(flags_, run_, shape_); }
 
-    Status report_later_events() override {
-        rounds_.events.collect(client_, true);
-        std::vector<TrainingEvent> events = rounds_.events.placed();
-        if (events.size() == run_.events.size()) return {};
-        run_.events = std::move(events);
-        return report_online_events(flags_, run_, shape_);
-    }
-
-private:
-    Client& client_;
-    const LrFlags& flags_;
-    const JobShape& shape_;
-    apps::OnlineRounds rounds_;
-    apps::OnlineRun run_;
+protected:
+    Status report_events() override { return report_online_events(flags_, run_, shape_); }
 };
 
 Status OnlineTraining::train(const TrainingHooks& hooks) {

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lib/job/job.h"
 #include "lib/weir.h"
@@ -58,6 +60,39 @@ public:
     [[nodiscard]] virtual Status report() = 0;
     /// Writes those files again that tell what happened in the job, if more has.
     [[nodiscard]] virtual Status report_later_events() = 0;
+};
+
+/// What trainings have alike. `Rounds`, `Run`: of apps::run_lr() or apps::run_online().
+template <class Rounds, class Run>
+class TrainingInRounds : public Training {
+public:
+    TrainingInRounds(Client& client, const LrFlags& flags, const JobShape& shape)
+        : client_(client), flags_(flags), shape_(shape) {}
+
+    [[nodiscard]] bool has_trained() const override { return !rounds_.history.empty(); }
+
+    [[nodiscard]] bool is_over() const override { return rounds_.are_over; }
+
+    [[nodiscard]] uint64_t round() const override { return rounds_.round; }
+
+    [[nodiscard]] bool is_first() const override { return run_.is_first; }
+
+    [[nodiscard]] Status report_later_events() override {
+        rounds_.events.collect(client_, true);
+        std::vector<TrainingEvent> events = rounds_.events.placed();
+        if (events.size() == run_.events.size()) return {};
+        run_.events = std::move(events);
+        return report_events();
+    }
+
+protected:
+    [[nodiscard]] virtual Status report_events() = 0;
+
+    Client& client_;
+    const LrFlags& flags_;
+    const JobShape& shape_;
+    Rounds rounds_;
+    Run run_;
 };
 
 /// As `flags` says. Borrows both.
