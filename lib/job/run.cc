@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "lib/base/config.h"
+#include "lib/base/log.h"
 #include "lib/job/job.h"
 #include "lib/node/runtime.h"
 
@@ -63,7 +64,10 @@ Status Job::run_workers(const Work& work) {
         threads.run(
             [&, i, who] {
                 Result<Client> client = make_client(i);
-                if (!client) return first.note(client.error(), who);
+                if (!client) {  // the others wait for it: at least it is said at once
+                    log(LogLevel::kError, "{}: {}", who, client.error().text());
+                    return first.note(client.error(), who);
+                }
                 const Status outcome = outcome_of(work, *client);
                 const Status left = client->leave(outcome);
                 first.note(outcome ? left : outcome, who);

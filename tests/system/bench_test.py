@@ -328,6 +328,9 @@ class Bench(unittest.TestCase):
             self.assertEqual(len(run["seconds"]), len(run["objectives"]))
             self.assertLess(min(run["objectives"]), 1000 * math.log(2))  # what no weights cost
         self.assertEqual([row["tau"] for row in result["delay"]["rows"]], [0, 1, 2, 4, 8, 16])
+        for row in result["delay"]["rows"]:
+            self.assertGreater(row["seconds"], 0)
+            self.assertGreater(row["passes"], 1)
         self.assertGreater(result["delay"]["rows"][0]["waiting_share"], result["delay"]["rows"][-1]["waiting_share"])
         self.assertEqual([row["filters"] for row in result["traffic"]], ["none", "key cache", "+ zeros", "+ compress", "+ KKT"])
 

@@ -79,6 +79,7 @@ class LrFailures(testing.Folder, unittest.TestCase):
 
     def batch(self, solver, *flags):
         data = testing.write(self.path("train.svm"), testing.endless())
+        (self.folder / "cache").mkdir()
         endless = ("--tolerance", "0", "--passes", "100000000", *flags)
         stopped, ended = self.disturbed(solver, ("--train", data), (endless, ("--tolerance", "0", "--passes", "20", *flags)), "pass ")
         self.assertLess(stopped["objective"], 69)  # what no weights cost
@@ -99,6 +100,9 @@ class LrFailures(testing.Folder, unittest.TestCase):
 
     def test_delayed(self):
         self.batch("delayed", "--l1", "0")
+
+    def test_delayed_with_a_kkt_filter_and_examples_on_disk(self):
+        self.batch("delayed", "--l1", "0.1", "--cache", self.path("cache"), "--memory", "1M")
 
     def test_lbfgs(self):
         self.batch("lbfgs", "--l1", "0", "--l2", "0")

@@ -292,9 +292,10 @@ class LrLbfgs(testing.Folder, unittest.TestCase):
             self.assertEqual([job.wait(rank) for rank in range(2)], [0] * 2, job.everything())
         result = testing.read_json(self.path("out.json"))
         self.assertLess(abs(result["objective"] / wanted - 1), 1e-6)
-        done = self.lr(*LBFGS, "--train", self.path("job.svm"), "--loss", "softmax", "--classes=-1,1", *flags)
-        self.assertNotEqual(done.code, 0)
-        self.assertIn("the weights to go on from are of another loss, or of other classes", done.err)
+        for other in (("softmax", "--classes=-1,1"), ("squared",)):
+            done = self.lr(*LBFGS, "--train", self.path("job.svm"), "--loss", *other, *flags)
+            self.assertEqual(done.code, 1, done.err)
+            self.assertIn("has the weights of another loss, of other classes", done.err)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ apps::LrOptions PaperBench::options(apps::BatchKind kind, double l1) const {
     options.kind = kind;
     options.l1 = l1;
     options.tolerance = 1e-5;
-    options.pass_count_max = flags_.brief ? 10 : 200;
+    options.pass_count_max = 200;
     return options;
 }
 

@@ -17,16 +17,16 @@
 namespace weir::bench {
 namespace {
 
-/// When the objective was first so near to `best`; negative: it was not.
-double seconds_to(const SolverRun& run, double best, double near) {
+/// When the objective was first so near to `best`; none: it was not.
+std::optional<double> seconds_to(const SolverRun& run, double best, double near) {
     for (size_t i = 0; i < run.objectives.size(); ++i) {
         if (run.objectives[i] <= best * (1 + near)) return run.seconds[i];
     }
-    return -1;
+    return std::nullopt;
 }
 
-std::string seconds_text(double seconds) {
-    return seconds < 0 ? "-" : fmt::format("{:.2f}", seconds);
+std::string seconds_text(std::optional<double> seconds) {
+    return seconds ? fmt::format("{:.2f}", *seconds) : "-";
 }
 
 }  // namespace
@@ -72,8 +72,11 @@ void PaperReport::begin_delays(const std::string& data, const std::string& work)
 
 void PaperReport::add(const TauRow& row) {
     rows_.push_back(row);
-    fmt::print("{:>6} {:>9.2f} {:>7} {:>8.2f} {:>10.1f}\n", row.tau, row.seconds, row.passes,
-               row.seconds > 0 ? rows_.front().seconds / row.seconds : 0, 100 * row.waiting_share);
+    const std::optional<double> first = rows_.front().seconds;
+    const std::string speedup =
+        row.seconds && first ? fmt::format("{:.2f}", *first / *row.seconds) : "-";
+    fmt::print("{:>6} {:>9} {:>7} {:>8} {:>10.1f}\n", row.tau, seconds_text(row.seconds),
+               row.passes, speedup, 100 * row.waiting_share);
     std::fflush(stdout);
 }
 
@@ -95,8 +98,9 @@ Status PaperReport::write_plots(const std::string& folder, const TrafficReport& 
                           {"Objective against time, by solver", shape, shape_.transports})));
     std::vector<apps::PlotBar> bars;
     for (const TauRow& row : rows_)
-        bars.push_back({fmt::format("{}", row.tau), row.seconds,
-                        fmt::format("{:.1f} % waiting", row.waiting_share * 100)});
+        bars.push_back({fmt::format("{}", row.tau), row.seconds.value_or(0),
+                        row.seconds ? fmt::format("{:.1f} % waiting", row.waiting_share * 100)
+                                    : "not reached"});
     WEIR_TRY(data::write_whole_file(
         path("delay.svg"),
         apps::plot_bars(bars, "seconds until within 0.1 % of the optimum", "tau",
@@ -116,7 +120,7 @@ Status PaperReport::write_json(const std::string& path, const TrafficReport& tra
     nlohmann::json rows = nlohmann::json::array();
     for (const TauRow& row : rows_)
         rows.push_back({{"tau", row.tau},
-                        {"seconds", row.seconds},
+                        {"seconds", row.seconds ? nlohmann::json(*row.seconds) : nullptr},
                         {"passes", row.passes},
                         {"waiting_share", row.waiting_share}});
     json["objective"] = std::move(runs);

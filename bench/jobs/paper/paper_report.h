@@ -4,6 +4,7 @@
 /// PaperReport: the results of `weir bench paper`, as tables on stdout, as SVG and as JSON.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct SolverRun {
 /// Trainings with one delay, while workers are slowed by turns.
 struct TauRow {
     uint32_t tau = 0;
-    double seconds = 0;   ///< until the objective was within kNear of the optimum; 0: it was not
+    std::optional<double>
+        seconds{};        ///< until the objective was within kNear of the optimum; none: it was not
     uint32_t passes = 0;  ///< until then
     double waiting_share = 0;  ///< of the workers' time
 };

@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/apps/lr/end_rule.h"
 #include "lib/apps/lr/feature_plan.h"
 #include "lib/base/clock.h"
 
@@ -43,20 +44,10 @@ double seconds_since(uint64_t start_ns) {
 }
 
 Status check(const LrOptions& options) {
-    const auto wrong = [](std::string_view name, double value, std::string_view why) {
-        return Error(Errc::kInvalidArgument, fmt::format("{} is {}; {}", name, value, why));
-    };
-    for (const auto& [name, value] : {std::pair{"l1", options.l1}, std::pair{"l2", options.l2}}) {
-        if (!(value >= 0) || std::isinf(value))
-            return wrong(name, value, "it must be a finite number from 0");
-    }
-    if (!(options.tolerance >= 0))
-        return wrong("tolerance", options.tolerance, "it must be a number from 0");
-    if (options.pass_count_max == 0) return wrong("passes", 0, "at least one is needed");
-    if (options.pairs_max == 0 || options.pairs_max > LbfgsDirection::kPairsMax)
-        return wrong("pairs", options.pairs_max,
-                     fmt::format("it must be from 1 to {}", LbfgsDirection::kPairsMax));
-    return {};
+    WEIR_TRY(check_options(options));
+    if (options.pairs_max > 0 && options.pairs_max <= LbfgsDirection::kPairsMax) return {};
+    return Error(Errc::kInvalidArgument, fmt::format("history is {}; it must be from 1 to {}",
+                                                     options.pairs_max, LbfgsDirection::kPairsMax));
 }
 
 }  // namespace
@@ -275,15 +266,17 @@ Result<double> LbfgsSolver::search_line() {
 }
 
 Result<double> LbfgsSolver::search_orthant() {
+    LbfgsTables::StepSums sums;
     double length = first_length_;
     for (uint32_t trial = 0; trial < kTrialsMax; ++trial) {
-        WEIR_ASSIGN(const LbfgsTables::StepSums sums, make_step(length));
-        if (!(sums.slope < 0)) return 0;
+        WEIR_ASSIGN(sums, make_step(length));
+        if (!(sums.slope < 0)) break;
         WEIR_ASSIGN(const LinearExamples::Loss at, objective_at(1, sums));
         const double objective = at.loss + options_.l1 * sums.norm1;
         if (objective <= result_.objective * (1 + kRounding) + kArmijo * sums.slope) return 1;
         length /= 2;
     }
+    WEIR_ASSIGN([[maybe_unused]] const LinearExamples::Loss here, objective_at(0, sums));
     return 0;
 }
 

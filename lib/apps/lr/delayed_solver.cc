@@ -16,9 +16,6 @@
 namespace weir::apps {
 namespace {
 
-/// Rounds over the blocks of frequent features at the beginning.
-constexpr int kFrequentRounds = 1;
-
 /// A block may be late for those before and for those behind it. So twice the reach that is under way bounds the
 /// curvature for sure. Examples in which all of these move to the same side are rare: less is enough, as long as the
 /// objective does not rise.
@@ -71,12 +68,17 @@ Result<DelayedSolver> DelayedSolver::create(BlockExchange& exchange, data::Examp
 }
 
 Result<DelayedSolver> DelayedSolver::create(BlockExchange& exchange, data::ColumnCache&& cache,
-                                            LrOptions options) {
+                                            LrOptions options, const InMemory& in_memory) {
     WEIR_ASSIGN(FeaturePlan plan,
                 DelayedSolver::plan(exchange, cache.keys(), cache.counts(), cache.report(), options,
                                     cache.block_count_min(options.tau + 2)));
-    WEIR_ASSIGN(data::ColumnBlocks blocks, std::move(cache).finish(plan.groups));
-    return make(exchange, std::move(plan), std::move(blocks), std::move(options));
+    Result<data::ColumnBlocks> blocks = std::move(cache).finish(plan.groups);
+    if (!blocks && in_memory) {
+        WEIR_ASSIGN(data::Examples examples, in_memory(blocks.error()));
+        blocks = data::ColumnBlocks(data::make_feature_matrix(std::move(examples), plan.groups));
+    }
+    if (!blocks) return blocks.error();
+    return make(exchange, std::move(plan), *std::move(blocks), std::move(options));
 }
 
 Status DelayedSolver::prepare() {
@@ -171,10 +173,8 @@ Status DelayedSolver::take_init() {
 }
 
 Status DelayedSolver::run_frequent_blocks() {
-    for (int round = 0; round < kFrequentRounds; ++round) {
-        for (uint32_t block = 0; block < plan_.frequent_block_count; ++block)
-            WEIR_TRY(start_block(block, 0));
-    }
+    for (uint32_t block = 0; block < plan_.frequent_block_count; ++block)
+        WEIR_TRY(start_block(block, 0));
     return {};
 }
 

@@ -14,7 +14,7 @@
 /// loss within the reach of the block and of those that are under way here, by row, so a step is the shorter the more
 /// of these share examples with it. Where nothing is late, steps are those without a delay.
 ///
-/// Training begins with some rounds over the blocks of frequent features without delay. After a pass the workers sum
+/// Training begins with a round over the blocks of frequent features without delay. After a pass the workers sum
 /// up the objective, while they are at the next one. Where this says that the training may have come to its end, all
 /// meet and measure the duality gap.
 ///
@@ -23,6 +23,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -52,10 +53,14 @@ public:
     [[nodiscard]] static Result<DelayedSolver> create(BlockExchange& exchange,
                                                       data::Examples&& examples, LrOptions options);
 
-    /// The same with examples on disk. Errors: those of ColumnCache::finish() and
-    /// ColumnBlocks::open(), too, also in solve()
+    /// Reads the examples once more, into memory, because the cache cannot be used.
+    using InMemory = std::function<Result<data::Examples>(const Error& why)>;
+
+    /// The same with examples on disk. `in_memory`: called if the cache cannot be finished; may be empty.
+    /// Errors: those of ColumnCache::finish() and ColumnBlocks::open(), too, also in solve()
     [[nodiscard]] static Result<DelayedSolver> create(BlockExchange& exchange,
-                                                      data::ColumnCache&& cache, LrOptions options);
+                                                      data::ColumnCache&& cache, LrOptions options,
+                                                      const InMemory& in_memory = {});
 
     [[nodiscard]] Result<LrResult> solve() override;
     [[nodiscard]] Result<Model> model(bool wanted) override;

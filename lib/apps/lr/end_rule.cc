@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -20,9 +21,10 @@ constexpr double kPatienceNs = 1e9;
 }  // namespace
 
 Status check_options(const LrOptions& options) {
-    if (!(options.l1 >= 0) || std::isinf(options.l1)) {
+    for (const auto& [name, value] : {std::pair{"l1", options.l1}, std::pair{"l2", options.l2}}) {
+        if (value >= 0 && !std::isinf(value)) continue;
         return Error(Errc::kInvalidArgument,
-                     fmt::format("l1 is {}; it must be a finite number from 0", options.l1));
+                     fmt::format("{} is {}; it must be a finite number from 0", name, value));
     }
     if (!(options.tolerance >= 0)) {
         return Error(Errc::kInvalidArgument,

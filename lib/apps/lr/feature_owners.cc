@@ -103,10 +103,11 @@ Result<Model> FeatureOwners::gather(BlockExchange& exchange, std::span<const dou
     std::vector<uint64_t> places(all.size() / (1 + width));
     std::iota(places.begin(), places.end(), 0U);
     const auto key_at = [&](uint64_t place) { return all[place * (1 + width)]; };
-    std::ranges::sort(places, {}, key_at);
+    std::sort(places.begin(), places.end(),
+              [&](uint64_t a, uint64_t b) { return key_at(a) < key_at(b); });
     // Two workers may have drawn the same number for a key, and both have sent it.
-    const auto same = std::ranges::unique(places, {}, key_at);
-    places.erase(same.begin(), same.end());
+    const auto is_same = [&](uint64_t a, uint64_t b) { return key_at(a) == key_at(b); };
+    places.erase(std::unique(places.begin(), places.end(), is_same), places.end());
     Model model;
     for (const uint64_t place : places) {
         model.keys.push_back(key_at(place));

@@ -103,28 +103,29 @@ Result<Frequent> find_frequent(BlockExchange& exchange, std::span<const uint64_t
     std::sort(candidates.begin(), candidates.end());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
     candidates.resize(std::min<size_t>(candidates.size(), kReduceValueCountMax));
-    std::vector<double> shares(candidates.size());
+    std::vector<double> totals(
+        candidates.size());  // whole numbers: any order of adding gives the same
     for (size_t i = 0; i < keys.size(); ++i) {
         const auto at = std::lower_bound(candidates.begin(), candidates.end(), keys[i]);
         if (at == candidates.end() || *at != keys[i]) continue;
-        shares[static_cast<size_t>(at - candidates.begin())] =
-            static_cast<double>(counts[i]) / static_cast<double>(plan.example_count);
+        totals[static_cast<size_t>(at - candidates.begin())] = counts[i];
     }
-    WEIR_TRY(exchange.sum(shares));
+    WEIR_TRY(exchange.sum(totals));
     std::vector<size_t> order(candidates.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return shares[a] > shares[b]; });
+                     [&](size_t a, size_t b) { return totals[a] > totals[b]; });
     Frequent frequent;
-    double features_of_example = 1;  // in the block under way; 1: it is full
+    const auto full = static_cast<double>(plan.example_count);
+    double in_block = full;  // of the block under way
     for (const size_t i : order) {
-        if (shares[i] < kFrequentShare) break;
-        if (features_of_example + shares[i] > 1) {
+        if (totals[i] < kFrequentShare * full) break;
+        if (in_block + totals[i] > full) {
             if (frequent.block_count >= plan.block_count / kBlocksPerFrequent) break;
             ++frequent.block_count;
-            features_of_example = 0;
+            in_block = 0;
         }
-        features_of_example += shares[i];
+        in_block += totals[i];
         frequent.group_of.emplace(candidates[i], frequent.block_count - 1);
     }
     return frequent;

@@ -43,23 +43,56 @@ Result<int> reason_to_stop(const LrRunOptions& options, Errc outcome) {
     return was_ended ? options.solver.stop() : 0;
 }
 
+/// Of the names of tables: those of weights that one loss can go on from begin alike.
+std::string tables_of(const LrOptions& options) {
+    if (options.loss == Loss::kLogistic) return "lr";
+    if (options.loss == Loss::kSquared) return "lr-squared";
+    return fmt::format("lr-softmax-{:08x}", fnv1a(options.classes.text()) >> 32);
+}
+
 /// A job that goes on from a checkpoint has new tables: its workers begin with the weights of old
 /// ones.
 std::string name_of_round(const LrRounds& rounds, uint64_t round) {
     const uint64_t from = rounds.resumed ? rounds.resumed->checkpoint : 0;
     if (from != 0)
-        return round == 0 ? fmt::format("lr@{}", from) : fmt::format("lr@{}.{}", from, round);
-    return round == 0 ? "lr" : fmt::format("lr{}", round);
+        return round == 0 ? fmt::format("{}@{}", rounds.tables, from)
+                          : fmt::format("{}@{}.{}", rounds.tables, from, round);
+    return round == 0 ? rounds.tables : fmt::format("{}{}", rounds.tables, round);
+}
+
+/// Whether name_of_round() may have given it.
+bool is_of_tables(std::string_view exchange, const std::string& tables) {
+    if (!exchange.starts_with(tables)) return false;
+    const std::string_view rest = exchange.substr(tables.size());
+    return rest.empty() || rest[0] == '@' || (rest[0] >= '0' && rest[0] <= '9');
 }
 
 /// The exchange whose weights the checkpoint has: the last one that has trained them.
-std::optional<std::string> trained_exchange(const ResumedFrom& from) {
-    for (const ResumedFrom::SavedTable& table : from.tables) {
+std::optional<std::string> trained_exchange(const LrRounds& rounds) {
+    for (const ResumedFrom::SavedTable& table : rounds.resumed->tables) {
         const auto exchange = ClientExchange::exchange_of_weights(table.name);
-        if (exchange && exchange->starts_with("lr") && table.closed > 0)
+        if (exchange && is_of_tables(*exchange, rounds.tables) && table.closed > 0)
             return std::string(*exchange);
     }
     return std::nullopt;
+}
+
+/// A job that goes on from what another training has left would begin from nothing, and nobody would know.
+Status check_resumed(const LrRounds& rounds) {
+    std::string other;
+    for (const ResumedFrom::SavedTable& table : rounds.resumed->tables) {
+        const auto exchange = ClientExchange::exchange_of_weights(table.name);
+        if (!exchange) continue;
+        if (is_of_tables(*exchange, rounds.tables)) return {};
+        other = table.name;
+    }
+    if (other.empty()) return {};
+    return Error(
+        Errc::kInvalidArgument,
+        fmt::format("checkpoint {} has the weights of another loss, of other classes or of a "
+                    "solver that learns from a stream (table {}): go on with those that the "
+                    "training had, or begin anew in another folder",
+                    rounds.resumed->checkpoint, other));
 }
 
 /// What differs is a parameter of the table of weights.
@@ -294,7 +327,7 @@ Status agree_on_rounds(Client& client, ClientExchange& exchange, std::span<const
 /// the checkpoint that the job goes on from. None: the training begins with the model that is given.
 std::optional<std::string> newest_exchange(const LrRounds& rounds) {
     if (rounds.trained != 0) return name_of_round(rounds, rounds.trained);
-    return rounds.resumed->checkpoint != 0 ? trained_exchange(*rounds.resumed) : std::nullopt;
+    return rounds.resumed->checkpoint != 0 ? trained_exchange(rounds) : std::nullopt;
 }
 
 /// The weights of this worker's features in an exchange that newest_exchange() has found.
@@ -304,16 +337,8 @@ Result<Model> read_newest(Client& client, std::span<const uint64_t> keys,
     model.keys.assign(keys.begin(), keys.end());
     std::ranges::sort(model.keys);
     model.weights.resize(model.keys.size() * width);
-    const Result<uint64_t> shown =
-        ClientExchange::read_weights(client, exchange, model.keys, model.weights, width);
-    if (shown.code() == Errc::kTypeMismatch) {
-        return Error(Errc::kInvalidArgument,
-                     fmt::format("the weights to go on from are of another loss, or of other "
-                                 "classes ({}): go on with those that the training had, or begin "
-                                 "anew in another folder",
-                                 shown.error().text()));
-    }
-    if (!shown) return shown.error();
+    WEIR_ASSIGN([[maybe_unused]] const uint64_t shown,
+                ClientExchange::read_weights(client, exchange, model.keys, model.weights, width));
     return model;
 }
 
@@ -330,7 +355,7 @@ Status drop_saved_tables(Client& client, LrRounds& rounds, bool is_trained) {
     if (rounds.resumed->checkpoint == 0 || rounds.has_dropped_saved) return {};
     WEIR_TRY(client.forget_unread_tables());
     if (!is_trained && rounds.trained == 0) return {};
-    if (const auto exchange = trained_exchange(*rounds.resumed))
+    if (const auto exchange = trained_exchange(rounds))
         WEIR_TRY(drop_tables(client, *exchange, false));
     rounds.has_dropped_saved = true;
     return {};
@@ -398,7 +423,17 @@ Result<TrainingData> as_training_data(Result<Data> made) {
     return TrainingData(*std::move(made));
 }
 
-Result<TrainingData> read_once(const LrRunOptions& options, const data::ReadOptions& read) {
+/// Where a job has trained before, what the cache cannot do is no reason to lose that.
+Result<data::Examples> read_into_memory(const LrRunOptions& options, const data::ReadOptions& read,
+                                        const Error& why) {
+    log(LogLevel::kWarning,
+        "{}; this worker keeps its examples in memory until the work is dealt out anew",
+        why.text());
+    return data::read_libsvm(options.train, read);
+}
+
+Result<TrainingData> read_once(const LrRunOptions& options, const data::ReadOptions& read,
+                               bool is_first_round) {
     if (options.cache.folder.empty())
         return as_training_data(data::read_libsvm(options.train, read));
     if (options.solver.kind != BatchKind::kDelayed) {
@@ -407,14 +442,14 @@ Result<TrainingData> read_once(const LrRunOptions& options, const data::ReadOpti
                                  "worker without",
                                  options.cache.names.cache));
     }
-    return as_training_data(data::ColumnCache::open(options.train, read, options.cache));
+    Result<data::ColumnCache> cache = data::ColumnCache::open(options.train, read, options.cache);
+    if (cache || is_first_round || cache.code() == Errc::kCancelled)
+        return as_training_data(std::move(cache));
+    return as_training_data(read_into_memory(options, read, cache.error()));
 }
 
-/// This worker's part of the training files. If the training is to end meanwhile, what was trained before
-/// must not be lost. Without the examples there are no results: reading goes on to its end, and the
-/// training ends with its first pass.
-Result<TrainingData> read_share(Client& client, const LrRunOptions& options, const WorkShare& share,
-                                const LrRounds& rounds) {
+/// Of this worker's share.
+data::ReadOptions reading_of(const LrRunOptions& options, const WorkShare& share) {
     data::ReadOptions read;
     read.parts.clear();
     for (const uint32_t piece : share.pieces)
@@ -422,8 +457,17 @@ Result<TrainingData> read_share(Client& client, const LrRunOptions& options, con
     read.thread_count = options.threads;
     read.skip_bad = options.skip_bad;
     read.format = format_of(options);
+    return read;
+}
+
+/// This worker's part of the training files. If the training is to end meanwhile, what was trained before
+/// must not be lost. Without the examples there are no results: reading goes on to its end, and the
+/// training ends with its first pass.
+Result<TrainingData> read_share(Client& client, const LrRunOptions& options, const WorkShare& share,
+                                const LrRounds& rounds) {
+    data::ReadOptions read = reading_of(options, share);
     read.stop = options.stops_reading;
-    Result<TrainingData> examples = read_once(options, read);
+    Result<TrainingData> examples = read_once(options, read, share.round <= 1);
     WEIR_ASSIGN(const int reason, reason_to_stop(options, examples.code()));
     if (reason == 0) return examples;
     WEIR_ASSIGN(const bool is_trained,
@@ -431,7 +475,7 @@ Result<TrainingData> read_share(Client& client, const LrRunOptions& options, con
     if (!is_trained) return examples;
     if (options.reads_on) options.reads_on(share.index == 0);
     read.stop = {};
-    return read_once(options, read);
+    return read_once(options, read, share.round <= 1);
 }
 
 /// Adds the warnings about the weights. `began_with_given`: with LrOptions::init, not with those that this or
@@ -445,20 +489,39 @@ void add_model_warnings(const LrOptions& options, bool began_with_given, LrRun& 
                         given - run.result.init_feature_count, given));
     }
     if (run.result.nonzero_count == 0) {
-        run.warnings.push_back(fmt::format(
-            "the model has no weights: with l1 = {} all weights are 0; give a smaller l1",
-            options.l1));
+        run.warnings.push_back(
+            options.l1 > 0
+                ? fmt::format("the model has no weights: with l1 = {} all weights are 0; give a "
+                              "smaller l1",
+                              options.l1)
+                : "the model has no weights: no training line has a feature that tells anything");
     }
+    constexpr uint32_t kManyPasses = 100;  // who gives fewer knows why
+    const bool is_cut_off = options.kind == BatchKind::kDelayed &&
+                            run.result.pass_count >= kManyPasses &&
+                            run.result.end == LrEnd::kPassCount && options.tolerance > 0 &&
+                            !(run.result.gap <= options.tolerance);
+    if (is_cut_off)
+        run.warnings.push_back(
+            "all passes are done, and the objective has not settled: give more passes, or the "
+            "solver prox, which takes fewer where features depend on each other");
 }
 
-Result<std::unique_ptr<BatchSolver>> solver_of_round(Client& client, const std::string& name,
-                                                     ClientExchange& exchange,
-                                                     const Filters& filters, TrainingData&& data,
-                                                     LrOptions options) {
-    if (auto* const cache = std::get_if<data::ColumnCache>(&data))
-        return make_solver(exchange, std::move(*cache), std::move(options));
-    return make_solver(client, name, exchange, filters, std::move(std::get<data::Examples>(data)),
-                       std::move(options));
+Result<std::unique_ptr<BatchSolver>> solver_of_round(Client& client, const LrRunOptions& options,
+                                                     const WorkShare& share,
+                                                     const std::string& name,
+                                                     ClientExchange& exchange, TrainingData&& data,
+                                                     LrOptions of_round) {
+    if (auto* const cache = std::get_if<data::ColumnCache>(&data)) {
+        DelayedSolver::InMemory in_memory;
+        if (share.round > 1)
+            in_memory = [&](const Error& why) {
+                return read_into_memory(options, reading_of(options, share), why);
+            };
+        return make_solver(exchange, std::move(*cache), std::move(of_round), in_memory);
+    }
+    return make_solver(client, name, exchange, options.filters,
+                       std::move(std::get<data::Examples>(data)), std::move(of_round));
 }
 
 Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& rounds,
@@ -467,8 +530,10 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
     rounds.are_over = taken.code() == Errc::kNotFound;
     WEIR_ASSIGN(const WorkShare share, std::move(taken));
     rounds.round = share.round;
+    rounds.tables = tables_of(options.solver);
     if (!rounds.resumed) {
         WEIR_ASSIGN(rounds.resumed, client.resumed_from());
+        WEIR_TRY(check_resumed(rounds));
     }
     WEIR_ASSIGN(const std::unique_ptr<ClientExchange> exchange,
                 exchange_of_round(client, options, share, rounds));
@@ -494,8 +559,8 @@ Result<LrRun> run_round(Client& client, const LrRunOptions& options, LrRounds& r
         WEIR_ASSIGN(of_round.init, read_newest(client, keys_of(*examples), *newest, width));
     }
     WEIR_ASSIGN(const std::unique_ptr<BatchSolver> solver,
-                solver_of_round(client, name_of_round(rounds, share.round), *exchange,
-                                options.filters, *std::move(examples), std::move(of_round)));
+                solver_of_round(client, options, share, name_of_round(rounds, share.round),
+                                *exchange, *std::move(examples), std::move(of_round)));
     run.data_bytes = solver->data_bytes();
     WEIR_ASSIGN(run.result, solver->solve());
     // The first worker writes the model; the others need it only for the test files.

@@ -42,8 +42,9 @@ struct LrRounds {
     std::vector<LrProgress> history;  ///< of all rounds before this one
     /// When they ended, in seconds as in `history`; 0: before a pass.
     std::vector<double> restarts;
-    TrainingEvents events;  ///< as far as this worker knows
-    bool are_over = false;  ///< the work was done before this worker could take a share
+    TrainingEvents events;      ///< as far as this worker knows
+    bool are_over = false;      ///< the work was done before this worker could take a share
+    std::string tables = "lr";  ///< what the names of its tables begin with
     /// The checkpoint that the job goes on from, once it is known.
     std::optional<ResumedFrom> resumed = {};
     uint64_t kept_from = 1;  ///< the first round whose tables may be there, as far as it knows

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "lib/apps/lbfgs/solver.h"
-#include "lib/apps/lr/delayed_solver.h"
 #include "lib/apps/lr/lr_solver.h"
 
 namespace weir::apps {
@@ -47,8 +46,9 @@ Result<std::unique_ptr<BatchSolver>> make_solver(Client& client, const std::stri
 }
 
 Result<std::unique_ptr<BatchSolver>> make_solver(ClientExchange& exchange,
-                                                 data::ColumnCache&& cache, LrOptions options) {
-    return kept(DelayedSolver::create(exchange, std::move(cache), std::move(options)));
+                                                 data::ColumnCache&& cache, LrOptions options,
+                                                 const DelayedSolver::InMemory& in_memory) {
+    return kept(DelayedSolver::create(exchange, std::move(cache), std::move(options), in_memory));
 }
 
 Status drop_tables(Client& client, const std::string& name, bool keeps_weights) {

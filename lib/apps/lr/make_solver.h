@@ -8,6 +8,7 @@
 
 #include "lib/apps/lr/batch_solver.h"
 #include "lib/apps/lr/client_exchange.h"
+#include "lib/apps/lr/delayed_solver.h"
 #include "lib/apps/lr/lr_types.h"
 #include "lib/base/result.h"
 #include "lib/data/cache/column_cache.h"
@@ -32,9 +33,9 @@ namespace weir::apps {
     data::Examples&& examples, LrOptions options);
 
 /// The same of kDelayed, with examples on disk. Errors: those of DelayedSolver::create()
-[[nodiscard]] Result<std::unique_ptr<BatchSolver>> make_solver(ClientExchange& exchange,
-                                                               data::ColumnCache&& cache,
-                                                               LrOptions options);
+[[nodiscard]] Result<std::unique_ptr<BatchSolver>> make_solver(
+    ClientExchange& exchange, data::ColumnCache&& cache, LrOptions options,
+    const DelayedSolver::InMemory& in_memory);
 
 /// The tables of an exchange and its solver that no worker uses any more, whatever the solver; `keeps_weights`: but that
 /// of weights.

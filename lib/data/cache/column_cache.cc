@@ -43,7 +43,9 @@ Result<std::string> describe_source(std::span<const std::string> paths, const Re
     for (const std::string& path : paths) {
         struct stat facts = {};
         const bool is_input = path == kStandardOutput || path.starts_with("/dev/std");
-        if (is_input || (::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))) {
+        if (!is_input && ::stat(path.c_str(), &facts) != 0)
+            return Error(Errc::kNotFound, fmt::format("{}: cannot be found", path), errno);
+        if (is_input || !S_ISREG(facts.st_mode)) {
             return Error(Errc::kInvalidArgument,
                          fmt::format("{}: cannot be cached, because it can only be read once; give "
                                      "files with {}",
@@ -208,11 +210,16 @@ Status ColumnCache::check_groups(const FeatureGroups& groups) const {
         return true;
     };
     if (fits()) return {};
-    return Error(Errc::kParse,
-                 fmt::format("{}: is a cache for another division of the features, into {} blocks "
-                             "instead of {}, or with another seed or other workers; give another "
-                             "folder with {}, or remove the file, and it is made again",
-                             path_, index_.blocks.size(), groups.count, options_.names.cache));
+    const std::string counts =
+        index_.blocks.size() == groups.count
+            ? ""
+            : fmt::format(" ({} blocks, not {})", index_.blocks.size(), groups.count);
+    return Error(
+        Errc::kParse,
+        fmt::format("{}: is a cache for another division of the features{}, such as with "
+                    "another seed or other workers; give another folder with {}, or remove "
+                    "all *.columns in this one, and they are made again",
+                    path_, counts, options_.names.cache));
 }
 
 /// Lays out the columns in index_ and writes the cache.

@@ -193,6 +193,12 @@ Status ask_job(LrFlags& flags, const Config& config) {
     WEIR_TRY(connection.open(flags.join, config));
     WEIR_ASSIGN(const JobStatus status, connection.manager->status());
     WEIR_TRY(take_settings(status.work, flags));
+    if (!flags.run.cache.folder.empty() && flags.run.solver.kind != apps::BatchKind::kDelayed) {
+        return Error(Errc::kInvalidArgument,
+                     fmt::format("--cache: the job trains with {}, and only --solver delayed reads "
+                                 "examples from disk; join without --cache and --memory",
+                                 flags.solver_name()));
+    }
     for (const NamedPath& input : inputs_of(flags)) {
         if (input.path.empty() || data::open_input(input.path)) continue;
         return Error(Errc::kNotFound,

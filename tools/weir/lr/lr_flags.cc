@@ -61,9 +61,9 @@ constexpr const char* kLrFooter =
     "--checkpoint: the newest three checkpoints are kept; `weir checkpoint` reads them. If one "
     "cannot\n"
     "be written, a warning says why, and the training goes on.\n"
-    "--checkpoint-every N: all workers exchange the features in pieces, one to eight in each "
-    "block;\n"
-    "each exchange is an iteration, and so is each move of all weights, a few in a pass. --json "
+    "--checkpoint-every N: an iteration of prox is a piece of a block, of which that has one to "
+    "eight,\n"
+    "and each move of all weights, a few in a pass; of delayed a block; of lbfgs a step. --json "
     "says\n"
     "how many blocks there are. The next one begins N iterations after the last, or up to a\n"
     "sixteenth more.\n"
@@ -183,6 +183,9 @@ void add_lr(CLI::App& app, Command& chosen) {
         "--cache", run.cache.folder,
         "delayed: folder for the examples of each worker, which then need not fit into memory; "
         "later jobs with the same files find them there");
+    cache->check([](const std::string& text) {
+        return text.empty() ? "is empty: give the name of a folder" : "";
+    });
     CLI::Option* const memory =
         command
             ->add_option("--memory", run.cache.memory_bytes,

@@ -116,7 +116,7 @@ void add_online_flags(CLI::App& command, LrFlags& flags) {
     command
         .add_option_function<std::string>(
             "--loss", [&online](const std::string& text) { online.loss = *apps::loss_named(text); },
-            "of all solvers but prox: logistic (labels -1 and +1), softmax (--classes), or squared "
+            "lbfgs and online: logistic (labels -1 and +1), softmax (--classes), or squared "
             "(any numbers); default: logistic")
         ->option_text("WORD")
         ->check([](const std::string& text) {
