@@ -161,4 +161,33 @@ TEST_SUITE("feature_plan") {
             }
         });
     }
+
+    TEST_CASE("blocks do not depend on the order in which workers speak") {
+        constexpr uint32_t kWorkers = 5;
+        std::map<uint64_t, uint32_t> group_of;
+        std::mutex mutex;
+        for (int time = 0; time < 20; ++time) {
+            test::run_workers(kWorkers, 1, [&](BlockExchange& exchange) {
+                data::Examples examples;
+                std::vector<uint32_t> counts;
+                for (uint64_t key = 0; key < 60; ++key) {  // in sum, all features are as frequent
+                    examples.keys.push_back(key);
+                    const uint64_t late = (key + exchange.worker_index()) % kWorkers;
+                    counts.push_back(static_cast<uint32_t>(40 + late));
+                }
+                examples.report.example_count = 105;
+                examples.report.nonzero_count = 105 * 24;
+                const auto plan =
+                    plan_features(exchange, examples.keys, counts, examples.report,
+                                  {.block_count = 80, .seed = 3, .blocks_at_once = 5});
+                REQUIRE(plan);
+                const std::lock_guard lock(mutex);
+                CHECK(plan->frequent_block_count > 1);
+                for (const uint64_t key : examples.keys) {
+                    const uint32_t group = plan->groups.of(key);
+                    CHECK(group_of.try_emplace(key, group).first->second == group);
+                }
+            });
+        }
+    }
 }

@@ -362,7 +362,7 @@ TEST_SUITE("column_cache") {
         labels.format.labels = *LabelMap::parse("1:-1,-1:+1");
         refused(refusal(made.open(labels)), "labels 1:-1,-1:+1");
         refused(refusal(cached(made.paths, {}, in_folder(made.scratch), hash_groups_of(6))),
-                "5 blocks instead of 6");
+                "(5 blocks, not 6)");
         const FeatureGroups other = {5, [](uint64_t key) { return uint32_t(mix64(~key) % 5); }};
         refused(refusal(cached(made.paths, {}, in_folder(made.scratch), other)), "another seed");
         const std::vector<std::string> two = {made.paths[0], made.paths[0]};

@@ -294,7 +294,7 @@ class LrLbfgs(testing.Folder, unittest.TestCase):
         self.assertLess(abs(result["objective"] / wanted - 1), 1e-6)
         for other in (("softmax", "--classes=-1,1"), ("squared",)):
             done = self.lr(*LBFGS, "--train", self.path("job.svm"), "--loss", *other, *flags)
-            self.assertEqual(done.code, 1, done.err)
+            self.assertEqual(done.code, 2, done.err)
             self.assertIn("has the weights of another loss, of other classes", done.err)
 
 
