@@ -17,8 +17,8 @@
 namespace weir::apps {
 namespace {
 
-constexpr size_t kFeatures = 12;
-constexpr size_t kExamples = 240;
+constexpr size_t kLbfgsFeatures = 12;
+constexpr size_t kLbfgsExamples = 240;
 constexpr uint64_t kKeyStep = 1'000'003;
 
 struct Problem {
@@ -36,7 +36,7 @@ struct Problem {
         std::map<uint64_t, uint32_t> places;
         for (size_t i = index; i < rows.size(); i += count) {
             uint32_t length = 0;
-            for (size_t f = 0; f < kFeatures; ++f) {
+            for (size_t f = 0; f < kLbfgsFeatures; ++f) {
                 if (rows[i][f] == 0) continue;
                 const uint64_t key = kKeyStep * f;
                 const auto [at, is_new] =
@@ -65,12 +65,12 @@ struct Problem {
         if (gradient != nullptr) gradient->assign(w.size(), 0);
         for (size_t i = 0; i < rows.size(); ++i) {
             std::vector<double> scores(width);
-            for (size_t f = 0; f < kFeatures; ++f) {
+            for (size_t f = 0; f < kLbfgsFeatures; ++f) {
                 for (size_t k = 0; k < width; ++k)
                     scores[k] += rows[i][f] * w[f * width + k];
             }
             function.take(std::span(&targets[i], 1), scores, sums);
-            for (size_t f = 0; f < kFeatures && gradient != nullptr; ++f) {
+            for (size_t f = 0; f < kLbfgsFeatures && gradient != nullptr; ++f) {
                 for (size_t k = 0; k < width; ++k)
                     (*gradient)[f * width + k] += rows[i][f] * scores[k];
             }
@@ -85,17 +85,17 @@ struct Problem {
 
     /// A little more than the greatest eigenvalue of X^T X.
     [[nodiscard]] double bend() const {
-        std::vector<double> v(kFeatures, 1);
+        std::vector<double> v(kLbfgsFeatures, 1);
         double norm = 0;
         for (int i = 0; i < 100; ++i) {
-            std::vector<double> next(kFeatures);
+            std::vector<double> next(kLbfgsFeatures);
             for (const auto& row : rows) {
                 const double score = std::inner_product(row.begin(), row.end(), v.begin(), 0.0);
-                for (size_t f = 0; f < kFeatures; ++f)
+                for (size_t f = 0; f < kLbfgsFeatures; ++f)
                     next[f] += score * row[f];
             }
             norm = std::sqrt(std::inner_product(next.begin(), next.end(), next.begin(), 0.0));
-            for (size_t f = 0; f < kFeatures; ++f)
+            for (size_t f = 0; f < kLbfgsFeatures; ++f)
                 v[f] = next[f] / norm;
         }
         return 1.01 * norm;
@@ -104,7 +104,7 @@ struct Problem {
     /// By accelerated proximal gradient descent, which begins anew where it would rise.
     [[nodiscard]] double optimum() const {
         const double step = 1 / (bend() + l2);
-        std::vector<double> w(kFeatures * function.width());
+        std::vector<double> w(kLbfgsFeatures * function.width());
         std::vector<double> at = w;
         std::vector<double> gradient;
         double speed = 1;
@@ -131,15 +131,15 @@ Problem problem(LossFunction function, double l1, double l2) {
     Random random(11);
     Problem made{function, l1, l2, {}, {}};
     const auto drawn = [&] { return 2 * random.uniform() - 1; };
-    std::vector<double> truth(kFeatures * function.width());
+    std::vector<double> truth(kLbfgsFeatures * function.width());
     for (size_t i = 0; i < truth.size(); i += 2)  // the others are noise
         truth[i] = 2 * drawn();
-    for (size_t i = 0; i < kExamples; ++i) {
-        std::vector<double> row(kFeatures);
+    for (size_t i = 0; i < kLbfgsExamples; ++i) {
+        std::vector<double> row(kLbfgsFeatures);
         std::vector<double> scores(function.width());
-        for (size_t f = 0; f < kFeatures; ++f) {
+        for (size_t f = 0; f < kLbfgsFeatures; ++f) {
             if (random.below(2) == 0) continue;
-            if (i % 3 == 2 && f + 3 > kFeatures) continue;
+            if (i % 3 == 2 && f + 3 > kLbfgsFeatures) continue;
             row[f] = static_cast<double>(static_cast<float>(drawn()));
             for (size_t k = 0; k < scores.size(); ++k)
                 scores[k] += row[f] * truth[f * scores.size() + k];
@@ -225,7 +225,7 @@ void check_optimum(LossFunction function, double l1, double l2) {
     CHECK(alone.result.objective == doctest::Approx(wanted).epsilon(1e-8));
     CHECK(together.result.objective == doctest::Approx(alone.result.objective).epsilon(1e-9));
     CHECK(alone.result.pass_count < 200);
-    std::vector<double> dense(kFeatures * function.width());
+    std::vector<double> dense(kLbfgsFeatures * function.width());
     for (size_t i = 0; i < alone.model.keys.size(); ++i) {
         for (size_t k = 0; k < function.width(); ++k)
             dense[alone.model.keys[i] / kKeyStep * function.width() + k] =
@@ -271,7 +271,7 @@ TEST_SUITE("lbfgs solver") {
         options.init = first.model;
         const Trained second = train(of, 1, 2, options);
         CHECK(second.result.pass_count < first.result.pass_count / 2);
-        CHECK(second.result.init_feature_count == kFeatures);
+        CHECK(second.result.init_feature_count == kLbfgsFeatures);
     }
 
     TEST_CASE(

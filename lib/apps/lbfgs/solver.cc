@@ -25,20 +25,6 @@ constexpr uint32_t kTrialsMax = 40;
 /// A relative change of the objective up to this counts as rounding.
 constexpr double kRounding = 1e-13;
 
-/// What worker 0 tells, and all sum up: the others add zeros. As long for any history.
-enum Told : size_t {
-    kLoss,  // of all workers
-    kSlot,
-    kHasPairs,
-    kFirstLength,
-    kGradientSquare,
-    kSquare,
-    kNorm1,
-    kNonzeros,
-    kFactors,
-    kToldCount = kFactors + LbfgsDirection::basis_count(LbfgsDirection::kPairsMax)
-};
-
 double seconds_since(uint64_t start_ns) {
     return static_cast<double>(SteadyClock().now_ns() - start_ns) / static_cast<double>(kSecond);
 }
@@ -166,6 +152,20 @@ Status LbfgsSolver::look(double length) {
 }
 
 Status LbfgsSolver::hear_direction() {
+    /// What worker 0 tells, and all sum up: the others add zeros. As long for any history.
+    enum Told : size_t {
+        kLoss,  // of all workers
+        kSlot,
+        kHasPairs,
+        kFirstLength,
+        kGradientSquare,
+        kSquare,
+        kNorm1,
+        kNonzeros,
+        kFactors,
+        kToldCount = kFactors + LbfgsDirection::basis_count(LbfgsDirection::kPairsMax)
+    };
+
     std::array<double, kToldCount> told = {};
     told[kLoss] = loss_;
     if (is_first()) {

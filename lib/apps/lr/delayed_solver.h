@@ -92,9 +92,9 @@ private:
     };
 
     /// What the workers sum up of a pass.
-    enum Sum : size_t { kObjective, kNonzeros, kLeftOut, kWoken, kStops, kSums };
+    enum Sum : size_t { kObjective, kNonzeros, kLeftOut, kWoken, kStops, kSumCount };
 
-    using Sums = std::array<double, kSums>;
+    using Sums = std::array<double, kSumCount>;
 
     /// A pass that has ended, while its sums are under way.
     struct Ended {
