@@ -225,7 +225,7 @@ Status bench_paper(Client& client, const BenchFlags& flags, const JobShape& shap
     }
 
     // Of few examples, so that simulated computing is all that takes time; with a penalty that fits them.
-    const double few_l1 = flags.l1 / 10;
+    const double few_l1 = flags.brief ? flags.l1 : flags.l1 / 10;
     WEIR_ASSIGN(const Files few, make_clicks(folder, "/few.svm", flags.brief ? 500 : 10'000,
                                              flags.brief ? 5000 : 100'000));
     if (report)
