@@ -11,8 +11,23 @@
 #include <utility>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace weir::data {
+
+/// TSan does not know that memory which one thread has given back to the system, and another one has got from it, is no
+/// longer the same: with it, memory comes from malloc().
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kHasPages = false;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool kHasPages = false;
+#else
+inline constexpr bool kHasPages = true;
+#endif
+#else
+inline constexpr bool kHasPages = true;
+#endif
 
 class PageMemory {
 public:
@@ -21,6 +36,10 @@ public:
     /// Throws std::bad_alloc.
     explicit PageMemory(size_t bytes) : bytes_(bytes) {
         if (bytes == 0) return;
+        if constexpr (!kHasPages) {
+            data_ = new std::byte[bytes]{};
+            return;
+        }
         void* const made =
             ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (made == MAP_FAILED) throw std::bad_alloc();
@@ -32,8 +51,9 @@ public:
         : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 
     PageMemory& operator=(PageMemory&& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(bytes_, other.bytes_);
+        PageMemory old(std::move(*this));  // goes at once
+        data_ = std::exchange(other.data_, nullptr);
+        bytes_ = std::exchange(other.bytes_, 0);
         return *this;
     }
 
@@ -41,18 +61,25 @@ public:
     PageMemory& operator=(const PageMemory&) = delete;
 
     ~PageMemory() {
-        if (data_ != nullptr) ::munmap(data_, bytes_);
+        if (data_ == nullptr) return;
+        if constexpr (kHasPages) {
+            ::munmap(data_, bytes_);
+        } else {
+            delete[] data_;
+        }
     }
 
-    /// What lies in the bytes that stay remains. Throws std::bad_alloc, and changes nothing then.
+    /// What it had may be lost. Throws std::bad_alloc.
     void resize(size_t bytes) {
-        if (bytes_ == 0 || bytes == 0) {
+        const auto page = static_cast<size_t>(::getpagesize());
+        const auto whole_pages = [page](size_t some) { return (some + page - 1) / page * page; };
+        if (!kHasPages || bytes == 0 || bytes > whole_pages(bytes_)) {
+            *this = PageMemory();
             *this = PageMemory(bytes);
             return;
         }
-        void* const moved = ::mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
-        if (moved == MAP_FAILED) throw std::bad_alloc();
-        data_ = static_cast<std::byte*>(moved);
+        const size_t kept = whole_pages(bytes);
+        if (whole_pages(bytes_) > kept) ::munmap(data_ + kept, whole_pages(bytes_) - kept);
         bytes_ = bytes;
     }
 
