@@ -167,19 +167,28 @@ Status LbfgsSolver::hear_direction() {
     };
 
     std::array<double, kToldCount> told = {};
-    told[kLoss] = loss_;
-    if (is_first()) {
+    const auto tell_weights = [&] {
+        told = {};
+        told[kSquare] = of_weights_[0];
+        told[kNorm1] = of_weights_[1];
+        told[kNonzeros] = of_weights_[2];
+    };
+    const auto tell = [&] {
+        tell_weights();
         const bool has_pairs = direction_.has_pairs();
         const double gradient_square = direction_.gradient_square();
         told[kSlot] = direction_.slot();
         told[kHasPairs] = has_pairs ? 1 : 0;
         told[kFirstLength] = has_pairs ? 1 : 1 / std::max(1.0, std::sqrt(gradient_square));
         told[kGradientSquare] = gradient_square;
-        told[kSquare] = of_weights_[0];
-        told[kNorm1] = of_weights_[1];
-        told[kNonzeros] = of_weights_[2];
         std::ranges::copy(direction_.factors(), told.begin() + kFactors);
+        return std::ranges::all_of(told, [](double number) { return std::isfinite(number); });
+    };
+    if (is_first() && !tell()) {  // products of steps near rounding overflow
+        direction_.forget();
+        if (!tell()) tell_weights();  // no step
     }
+    told[kLoss] = loss_;
     WEIR_TRY(exchange_->sum(told));
     slot_ = static_cast<uint32_t>(told[kSlot]);
     has_pairs_ = told[kHasPairs] != 0;
